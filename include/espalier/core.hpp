@@ -11,6 +11,7 @@
 #include <espalier/tensor/core/ops/reasons.hpp>
 
 #include <espalier/tensor/core/graph/called_from.hpp>
+#include <espalier/tensor/core/mesh/joint_mesh.hpp>
 #include <espalier/tensor/core/mesh/mesh.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/program/budget.hpp>

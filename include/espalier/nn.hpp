@@ -8,5 +8,6 @@
 #include <espalier/tensor/core/graph/named_leaves.hpp>
 #include <espalier/tensor/core/nn/layers.hpp>
 #include <espalier/tensor/core/nn/leaves.hpp>
+#include <espalier/tensor/core/nn/mixed.hpp>
 #include <espalier/tensor/core/nn/nn.hpp>
 #include <espalier/tensor/core/nn/training.hpp>

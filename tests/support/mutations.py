@@ -22,7 +22,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CASES = "20000"
 TESTS = ["fuzz/execute", "fuzz/windows", "fuzz/stencils", "unit/partitioner_cases", "unit/partition_around", "unit/windows",
-         "unit/partition_rules", "unit/partition_memory", "unit/gradients_scan", "unit/random_programs",
+         "unit/partition_rules", "unit/partition_memory", "unit/partition_shifts", "unit/gradients_scan", "unit/random_programs",
          "spmd/travelling_together"]
 
 SCHEDULER = "tensor/core/partition/scheduler.hpp"
@@ -55,10 +55,30 @@ CHOICE = "tensor/core/partition/factor_choice.hpp"
 RESHAPE = "tensor/core/ops/reshape.hpp"
 JOIN = "tensor/core/partition/join_halos.hpp"
 FRAMES = "tensor/core/program/keep_frames.hpp"
+CARRIED = "tensor/core/partition/carried_in_place.hpp"
+SHIFTS = "tensor/core/partition/shifted_rows.hpp"
+SHIFTED_KERNEL = "tensor/run/kernels/shifted_rows.hpp"
+BY_ROWS = "tensor/core/partition/sums_by_rows.hpp"
 
 MUTATIONS = [
+    (SCHEDULER, "role != fused_role::wide || root(group_[source]) == group", "role != fused_role::wide"),
+    (SCHEDULER, "role != fused_role::wide || root(group_[source]) == group", "root(group_[source]) == group"),
+    (SCHEDULER, "    while (is_shifted(o)) o = g_[o].operand[0];\n", ""),
+    (SHIFTS, "(theirs.wraps || mine.wraps)", "theirs.wraps"),
+    (SHIFTS, "return above_[operand] < shifted_rows::most;", "return true;"),
+    (SHIFTED_KERNEL, "smaller_of(mine.size, held.size - by) - p.by", "mine.size - p.by"),
+    (SHIFTED_KERNEL, "larger_of<std::int64_t>(0, -by) - p.by", "-p.by"),
+    (SHIFTED_KERNEL, "d.of[1] = {turn, mine.size, by - extent};", "d.of[1] = {turn, mine.size, by};"),
+    (SHIFTED_KERNEL, "  clear(done, last);\n", ""),
+    (SHIFTED_KERNEL, "    clear(done, from);\n", ""),
+    (CARRIED, "    if (overwritten_.last_read(carry) > at) return false;\n", ""),
+    (CARRIED, "overwritten_.last_read(other) > at", "false"),
+    (CARRIED, "(operand != carry || is_written)", "operand != carry"),
+    (CARRIED, "(operand != carry || is_written)", "is_written"),
+    (CARRIED, " || chain.reads_again", ""),
+    (BY_ROWS, "reduction_attributes{dims >> 1, kind}", "reduction_attributes{dims >> 2, kind}"),
     (AFTER_LOOPS, "    if (axes == 0) return value;", "    if (axes >= 0) return value;"),
-    (SCHEDULER, "for (int id = g.size - 1; id >= 0; --id) find_stored(id);", "for (int id = 0; id < g.size; ++id) find_stored(id);"),
+    (SCHEDULER, "for (int id = g.size - 1; id >= 0; --id) find_stored(id, shifts);", "for (int id = 0; id < g.size; ++id) find_stored(id, shifts);"),
     (SCHEDULER, "i.op->fuse == fusion::broadcast && !stored_[id] && g_[o].op->facts.values", "i.op->fuse == fusion::broadcast && g_[o].op->facts.values"),
     (SCHEDULER, "for (const int source : {o, source_of(o)}) {\n        const int group = open_group(source);\n        if (group >= 0 && group != except)", "for (const int source : {o}) {\n        const int group = open_group(source);\n        if (group >= 0 && group != except)"),
     (SCHEDULER, ": role_[source] == role;", ": true;"),
@@ -68,7 +88,7 @@ MUTATIONS = [
     (LIVES, "      live(root, s_.launch_of[program_.end_of[loop]]);\n    }\n  }\n\n  /// Reads of virtual", "    }\n  }\n\n  /// Reads of virtual"),
     (LIVES, "        live(buffers_.root[id], s_.launch_of[loop]);\n", ""),
     (LIVES, "if (last_[argument] < written) return true;", "if (last_[argument] <= written) return true;"),
-    (LIVES, "if (through) return false;", ""),
+    (LIVES, "if (reads_through(o, argument)) return false;", ""),
     (LIVES, "if (o == argument && overwritten) return false;", ""),
     (SHARING, " &&\n                       structure_of(g_[value]) != structure::loop_carry;", ";"),
     (SHARING, "      move(other, id, loop, bytes_of(g_[value]));\n", ""),

@@ -38,7 +38,8 @@ PROGRAMS = [
                "tensor/run/io/row_file.hpp", "tensor/run/io/permutation.hpp", "tensor/run/io/data_error.hpp"]),
     ("Reports and pictures", ["tensor/run/report/explain.hpp", "tensor/run/report/dump.hpp",
                               "tensor/core/graph/called_from.hpp", "tensor/run/report/draw_layout.hpp",
-                              "tensor/run/report/progress.hpp", "base/table.hpp"]),
+                              "tensor/run/report/progress.hpp", "tensor/run/report/predict_run.hpp",
+                              "tensor/run/report/search_annotations.hpp", "base/table.hpp"]),
 ]
 PIPELINES = [
     ("Models and machines", ["pipeline/profile.hpp", "pipeline/layer_graph.hpp", "pipeline/read_profile.hpp",

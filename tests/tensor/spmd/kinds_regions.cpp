@@ -240,8 +240,8 @@ plains plain_k_means(const plains& in) {
 // --- devices that would go on for different times -------------------------------------------------------------------
 
 /// What decides in a loop: a number that all devices add up, against one from outside; one that each device adds up by
-/// itself; or whole numbers.
-enum class decided_by { common, own, steps };
+/// itself; whole numbers; or whether something holds anywhere, which an all_reduce says.
+enum class decided_by { common, own, steps, any };
 
 /// Halves x while its sum is above a limit.
 template <class On, decided_by By> struct halve {
@@ -256,6 +256,8 @@ template <class On, decided_by By> struct halve {
         return s.template get<2>() < most;
       } else if constexpr (By == decided_by::common) {
         return s.template get<1>() > limit;
+      } else if constexpr (By == decided_by::any) {
+        return ep::any(s.template get<0>() > 0.3);
       } else {
         const auto quarters = ep::constant<ep::f64<4>>(x, 0.25) * (limit + 0.0 * s.template get<1>());
         const auto is_later = ep::convert<ep::dtype::f64>(s.template get<2>() > 0);
@@ -628,15 +630,21 @@ TEST_CASE("kinds: devices agree on how long a loop goes on", "[kinds]") {
   using own = halve_program<four, decided_by::own>;
   using common = halve_program<four, decided_by::common>;
   using steps = halve_program<four, decided_by::steps>;
+  using any = halve_program<four, decided_by::any>;
   takes_steps<own>(5);
   takes_steps<common>(0);
-  // The sum before the loop and the one in it; the limit; or the decision, before the loop and in it.
+  takes_steps<any>(2);
+  // The sum before the loop and the one in it; the limit; or the decision, before the loop and in it. Whether anything
+  // is above 0.3 is known to all as soon as they have asked each other.
   CHECK(steps::collectives<ep::all_reduce>() == 2);
   CHECK(common::collectives<ep::all_reduce>() == 3);
   CHECK(own::collectives<ep::all_reduce>() == 4);
+  CHECK(any::collectives<ep::all_reduce>() == 4);
   std::ostringstream told;
   ep::explain<own>(told, ep::collectives_only);
+  // What runs once is not counted with what runs in the loop.
   CHECK(told.str().find("1 per iteration") != std::string::npos);
+  CHECK(told.str().find("2 per iteration") == std::string::npos);
   gives<steps>({plain({12}, 1), plain::number(0), plain::number(3)},
                {plain({12}, 0.125L), plain::number(1.5L), plain::number(3)});
 }

@@ -3,8 +3,10 @@
 #include <tensor/unit/kernels_ops_checks.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 #include <optional>
+#include <vector>
 
 // The kernels that work on whole shards against `op_info::evaluate`, with one thread and with several.
 
@@ -359,6 +361,8 @@ TEST_CASE("kernels: an index of a padding row finds nothing", "[kernels]") {
   float sums[12];
   const instruction_boxes boxes_back = boxes_for(ops::scatter_add, back, {.here = interval{7, 2}});
   kernels::kernel_call scatter{.operand = {&indices[0], &updates[0]}, .result = &sums[0], .boxes = &boxes_back};
+  std::vector<std::byte> scratch(static_cast<std::size_t>(kernels::kernel<&ops::scatter_add>::scratch_bytes(back)));
+  scatter.scratch = scratch.data();
   kernels::kernel<&ops::scatter_add>::run<back>(scatter);
   const float wanted[]{0, 1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0};
   CHECK(std::equal(&sums[0], &sums[0] + 12, &wanted[0]));

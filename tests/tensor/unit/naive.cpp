@@ -116,7 +116,7 @@ TEST_CASE("two meanings of elementwise ops agree, on NaN, infinities and zeros t
         &ops::gelu_slope, &ops::sin,         &ops::cos,   &ops::erf,           &ops::erfc,      &ops::erf_inv,
         &ops::expm1,      &ops::log1p,       &ops::abs,   &ops::sign,          &ops::is_finite, &ops::floor,
         &ops::ceil,       &ops::trunc,       &ops::round, &ops::stop_gradient, &ops::copy,      &ops::shard,
-        &ops::reshard}) {
+        &ops::reshard,    &ops::shard_value}) {
     CAPTURE(op->name);
     both({x}, [&](builder& b, const ids& a) { return b.append(*op, dtype::f64, x.shape, a[0]); });
   }

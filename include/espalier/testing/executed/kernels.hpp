@@ -139,6 +139,7 @@ class evaluated_kernels {
   [[nodiscard]] block_function block(int step) const {
     return {t_->code[t_->steps[step].instruction], t_->steps[step]};
   }
+  [[nodiscard]] static kernels::loop_function loop(int /*launch*/) { return nullptr; }
 
  private:
   /// One of an einsum's batched products.

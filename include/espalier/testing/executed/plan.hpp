@@ -68,6 +68,8 @@ class run_time_plan {
     tables_.steps = fused_.steps.data();
     tables_.step_count = fused_.steps.size();
     tables_.chains = fused_.chains.data();
+    tables_.shifted = fused_.shifted.data();
+    tables_.shifts = &detail::all_shift_functions;
     tables_.reducer_of = &comm::reducer_of;
     tables_.transfers = detail::all_transfers();
   }

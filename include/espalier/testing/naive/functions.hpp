@@ -78,8 +78,8 @@ namespace espalier::test::naive {
   if (op == &ops::ceil) return [](double x) { return std::trunc(x) < x ? std::trunc(x) + 1 : std::trunc(x); };
   if (op == &ops::round) return [](double x) { return std::nearbyint(x); };
   // What only says something to passes: about gradients, layouts and buffers. (Of `match`, operand 1 is a model.)
-  for (const op_info* const one : {&ops::stop_gradient, &ops::copy, &ops::shard, &ops::reshard, &ops::match,
-                                   &ops::shard_like, &ops::shard_as, &ops::again}) {
+  for (const op_info* const one : {&ops::stop_gradient, &ops::copy, &ops::shard, &ops::shard_value, &ops::reshard,
+                                   &ops::match, &ops::shard_like, &ops::shard_as, &ops::again}) {
     if (op == one) return same;
   }
   return nullptr;

@@ -86,6 +86,16 @@ struct fused_index_attributes {
 /// Stands for the columns of a block (`kernels::block_key`) of which the call says how many they are: any number.
 inline constexpr std::int64_t any_columns = -1;
 
+/// Where the elements of an op come from that only moves those of operand 0, along one dimension: element o of the
+/// result is element o + by of the operand, in whole tensors, and zero where the operand has none.
+struct element_shift {
+  /// -1: the op does more.
+  int dim = -1;
+  std::int64_t by = 0;
+  /// The dimension is a circle: o + by is meant modulo its extent.
+  bool wraps = false;
+};
+
 /// The boxes of an instruction's result and operands in their whole tensors, on one device. A buffer may have room for
 /// more elements than its box has: those after the box are padding.
 struct instruction_boxes {
@@ -140,6 +150,9 @@ struct op_info {
   /// The dimensions of operand and result, as a bit set, along which an element of the result depends on other
   /// elements, although devices may split them. Null: there are none.
   std::uint32_t (*carries_along)(op_view) = nullptr;
+  /// Returns how the op moves the elements of operand 0, if it does nothing else: a fused chain may read them where
+  /// they are (partition/shifted_rows.hpp). Null: it does something else.
+  element_shift (*shifts)(op_view) = nullptr;
   /// Writes the box `part` of the whole tensor into a buffer; set for a table in the user's source.
   void (*fill)(void* to, const extents& buffer, const extents& whole, const tensor_box& part) = nullptr;
   /// Appends the op over one more dimension of some of its operands (graph/mapping.hpp). Null: the op itself, with that
@@ -153,6 +166,12 @@ struct op_info {
   int last = id + 1;
   while (last < size && is_further_result(code[last])) ++last;
   return is_further_result(code[id]) ? 0 : last - id - 1;
+}
+
+/// Whether a fused chain that reads a value of this op, which is not in memory, reads operand 0 instead: repeated, or
+/// moved.
+[[nodiscard]] constexpr bool is_read_through(const instruction& i) {
+  return i.op->fuse == fusion::broadcast || i.op->shifts != nullptr;
 }
 
 [[nodiscard]] constexpr structure structure_of(const instruction& i) { return i.op->facts.part; }

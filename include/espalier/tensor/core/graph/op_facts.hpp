@@ -124,8 +124,8 @@ enum class masking : std::uint8_t {
 /// | border and loop | part, bound_to_loop, is_further_result, unique, looks                                        |
 /// | buffers         | shares_operand, overwrites, passes_operands, is_operand                                      |
 /// | movement        | requests, is_written, moves, travels_along, row_of, has_windows, regroups_dimensions         |
-/// | algebra         | values, masks, vanishes_with, contracts, adds_up, combines, converts, cheap_to_repeat,       |
-/// |                 | keeps_finite, stops_gradient                                                                 |
+/// | algebra         | values, masks, vanishes_with, multiplies, contracts, adds_up, combines, converts,            |
+/// |                 | cheap_to_repeat, keeps_finite, stops_gradient                                                |
 /// | text            | attributes                                                                                   |
 struct op_facts {
   // Border and loop.
@@ -178,6 +178,8 @@ struct op_facts {
   masking masks = masking::none;
   /// Operands wherever one of which is zero, so is the result: bit k stands for operand k.
   std::uint8_t vanishes_with = 0;
+  /// Operands whose product each element is: bit k stands for operand k.
+  std::uint8_t multiplies = 0;
   /// Sums of products over dimensions that operands have in common.
   bool contracts = false;
   /// Adds up elements of floats, and rounds the sum to the result's type, once: also to the `accumulate` type of the

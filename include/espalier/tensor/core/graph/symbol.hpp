@@ -88,10 +88,22 @@ namespace detail {
 /// Instruction `id` as a tensor of its own, with an annotation of its own (in ops/reshape.hpp).
 [[nodiscard]] constexpr int unchanged(builder& b, int id);
 
-/// The result of an op on `like`. One that does nothing for these sizes is another tensor all the same: whether it may
-/// be annotated otherwise than `like` does not depend on sizes.
-template <class Like, TensorType Type> constexpr auto symbol_like(const Like& like, int id) {
-  return symbol<typename Like::mesh, Type>(*like.owner, id == like.id ? unchanged(*like.owner, id) : id);
+/// The mesh of what an op makes of tensors on two meshes: all tensors of a program have the same. Where code is written
+/// for one shard, a tensor's mesh also says along which axes devices differ (program/manual.hpp).
+template <class Mesh, class Other> struct common_mesh { using type = Mesh; };
+template <class First, class... Rest> struct mesh_of_all { using type = typename First::mesh; };
+template <class First, class Second, class... Rest>
+struct mesh_of_all<First, Second, Rest...>
+    : mesh_of_all<
+          symbol<typename common_mesh<typename First::mesh, typename Second::mesh>::type, typename First::tensor>,
+          Rest...> {};
+template <class... Operands> using joint_mesh = typename mesh_of_all<Operands...>::type;
+
+/// The result of an op on `like`, and `others`. One that does nothing for these sizes is another tensor all the same:
+/// whether it may be annotated otherwise than `like` does not depend on sizes.
+template <class Like, TensorType Type, class... Others>
+constexpr auto symbol_like(const Like& like, int id, const Others&... /*others*/) {
+  return symbol<joint_mesh<Like, Others...>, Type>(*like.owner, id == like.id ? unchanged(*like.owner, id) : id);
 }
 
 }  // namespace detail

@@ -60,15 +60,15 @@ constexpr auto cross_entropy(const Logits& logits, const Targets& targets, std::
     builder& b = *logits.owner;
     const pinned_line line(b, where);
     const int target = operand_of(b, targets);
-    int loss = emit::cross_entropy(b, logits.id, target);
+    int loss = emit::cross_entropy(b, operand_on<joint_mesh<Logits, Targets>>(b, logits), target);
     int counts = -1;
     if constexpr (Ignores) {
       counts = emit::compare(b, ops::not_equal, target, integer_constant(b, Targets::type, Targets::shape, ignore));
       loss = emit::keep_where(b, counts, loss);
     }
     if constexpr (Reduction == loss_reduction::none) {
-      return symbol_like<Logits, tensor_for<Logits::type, Targets::shape>>(logits,
-                                                                           emit::convert(b, loss, Logits::type));
+      return symbol_like<Logits, tensor_for<Logits::type, Targets::shape>>(logits, emit::convert(b, loss, Logits::type),
+                                                                           targets);
     } else {
       constexpr std::int64_t all = (std::int64_t{1} << Targets::rank) - 1;
       int total = emit::reduce_sum(b, loss, all);
@@ -81,7 +81,8 @@ constexpr auto cross_entropy(const Logits& logits, const Targets& targets, std::
       } else if constexpr (Reduction == loss_reduction::mean) {
         total = emit::scale(b, total, 1 / static_cast<double>(Targets::shape.elements()));
       }
-      return symbol_like<Logits, tensor_for<Logits::type, extents{}>>(logits, emit::convert(b, total, Logits::type));
+      return symbol_like<Logits, tensor_for<Logits::type, extents{}>>(logits, emit::convert(b, total, Logits::type),
+                                                                      targets);
     }
   }
 }

@@ -44,7 +44,7 @@ constexpr int result(builder& b, int value, int index, int replaces = -1) {
 /// Chooses what sums of floats travel in between devices, for the whole program that `like` is computed in: terms wider
 /// than `Type` are rounded to it before they are sent, added up in its `accumulate` type, and rounded once more.
 /// `send_sums_as<dtype::bf16>(x)` halves what all-reduces and reduce-scatters of f32 and bf16 gradients send. Nothing
-/// else is changed by it.
+/// else is changed by it: sums that are a single number, as a loss or the norm of a gradient, travel as they are.
 template <dtype Type, Traced A> constexpr void send_sums_as(const A& like) {
   static_assert(is_floating(Type), "send_sums_as: the type that sums travel in is a float, such as dtype::bf16.");
   if constexpr (!Failed<A>) like.owner->sums_travel_as = static_cast<int>(Type) + 1;

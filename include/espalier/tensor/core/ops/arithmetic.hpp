@@ -47,7 +47,7 @@ inline constexpr op_info subtract =
                            linearity::joint, {.masks = masking::difference, .keeps_finite = true});
 inline constexpr op_info multiply =
     detail::elementwise_op("multiply", detail::evaluate_binary<detail::multiply_scalars>, detail::multiply_gradient,
-                           linearity::each, {.vanishes_with = 0b11, .keeps_finite = true});
+                           linearity::each, {.vanishes_with = 0b11, .multiplies = 0b11, .keeps_finite = true});
 inline constexpr op_info divide =
     detail::elementwise_op("divide", detail::evaluate_divide, detail::divide_gradient, linearity::first);
 inline constexpr op_info negate =
@@ -62,6 +62,15 @@ constexpr int subtract(builder& b, int x, int y) { return b.append(ops::subtract
 constexpr int multiply(builder& b, int x, int y) { return b.append(ops::multiply, b[x].type, b[x].shape, x, y); }
 constexpr int divide(builder& b, int x, int y) { return b.append(ops::divide, b[x].type, b[x].shape, x, y); }
 constexpr int negate(builder& b, int x) { return b.append(ops::negate, b[x].type, b[x].shape, x); }
+/// Whether all elements of a value are 1, as far as its instruction says: of what flows back from a plain sum they are.
+[[nodiscard]] constexpr bool is_one(builder& b, int id) {
+  while (b[id].op->fuse == fusion::broadcast) id = b[id].operand[0];
+  return b[id].op->facts.values == pattern::uniform && b[id].scalar == 1;
+}
+/// What flows back from x * y to x: a cotangent times y, or y itself, which is the same to the last bit.
+constexpr int flowing_back(builder& b, int cotangent, int y) {
+  return is_one(b, cotangent) ? y : multiply(b, cotangent, y);
+}
 /// A tensor times a number.
 constexpr int scale(builder& b, int x, double factor) { return multiply(b, x, constant_like(b, x, factor)); }
 }  // namespace emit
@@ -80,8 +89,8 @@ constexpr void detail::subtract_gradient(gradient_context& c) {
   c.give(1, emit::negate(c.emit, c.cotangent));
 }
 constexpr void detail::multiply_gradient(gradient_context& c) {
-  c.give(0, emit::multiply(c.emit, c.cotangent, c.operand(1)));
-  c.give(1, emit::multiply(c.emit, c.cotangent, c.operand(0)));
+  c.give(0, emit::flowing_back(c.emit, c.cotangent, c.operand(1)));
+  c.give(1, emit::flowing_back(c.emit, c.cotangent, c.operand(0)));
 }
 constexpr void detail::divide_gradient(gradient_context& c) {
   const int over = emit::divide(c.emit, c.cotangent, c.operand(1));

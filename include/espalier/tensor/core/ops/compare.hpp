@@ -227,11 +227,12 @@ constexpr auto select(const Condition& condition, const Yes& yes, const No& no,
     } else {
       builder& b = *condition.owner;
       b.at(where);
-      const int chooser = emit::broadcast_to(b, condition.id, shape);
-      const int left = emit::broadcast_to(b, detail::operand_of(b, yes), shape);
-      const int right = emit::broadcast_to(b, detail::operand_of(b, no), shape);
-      return detail::symbol_like<Condition, tensor_for<Yes::type, shape>>(condition,
-                                                                          emit::select(b, chooser, left, right));
+      using on = detail::joint_mesh<Condition, Yes, No>;
+      const int chooser = emit::broadcast_to(b, detail::operand_on<on>(b, condition), shape);
+      const int left = emit::broadcast_to(b, detail::operand_on<on>(b, yes), shape);
+      const int right = emit::broadcast_to(b, detail::operand_on<on>(b, no), shape);
+      return detail::symbol_like<Condition, tensor_for<Yes::type, shape>>(
+          condition, emit::select(b, chooser, left, right), yes, no);
     }
   }
 }

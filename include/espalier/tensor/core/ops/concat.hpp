@@ -139,9 +139,10 @@ template <int Dim> struct concat_along {
     } else {
       builder& b = *first.owner;
       b.at(where);
-      const int parts[]{first.id, operand_of(b, rest)...};
+      using on = joint_mesh<First, Rest...>;
+      const int parts[]{operand_on<on>(b, first), operand_on<on>(b, rest)...};
       return symbol_like<First, tensor_for<First::type, with_extent(First::shape, along, size)>>(
-          first, emit::concat(b, &parts[0], 1 + static_cast<int>(sizeof...(Rest)), along));
+          first, emit::concat(b, &parts[0], 1 + static_cast<int>(sizeof...(Rest)), along), rest...);
     }
   }
 };

@@ -376,10 +376,11 @@ constexpr auto linear_recurrence(const A& a, const B& b, source_line where) {
   } else {
     builder& to = *a.owner;
     to.at(where);
-    const int factor = emit::broadcast_to(to, a.id, shape);
-    const int term = emit::broadcast_to(to, operand_of(to, b), shape);
+    using on = joint_mesh<A, B>;
+    const int factor = emit::broadcast_to(to, operand_on<on>(to, a), shape);
+    const int term = emit::broadcast_to(to, operand_on<on>(to, b), shape);
     return symbol_like<A, tensor_for<A::type, shape>>(
-        a, emit::recurrence(to, factor, term, {along, cumulation::recurrence, Reverse, false}));
+        a, emit::recurrence(to, factor, term, {along, cumulation::recurrence, Reverse, false}), b);
   }
 }
 

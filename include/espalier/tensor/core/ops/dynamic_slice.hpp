@@ -378,8 +378,9 @@ constexpr auto dynamic_slice(const A& a, const Start& start, source_line where =
   } else {
     builder& b = *a.owner;
     b.at(where);
+    using on = detail::joint_mesh<A, Start>;
     return detail::symbol_like<A, tensor_for<A::type, detail::with_extent(A::shape, along, Size)>>(
-        a, emit::dynamic_slice(b, a.id, detail::operand_of(b, start), along, Size));
+        a, emit::dynamic_slice(b, detail::operand_on<on>(b, a), detail::operand_of(b, start), along, Size), start);
   }
 }
 
@@ -406,8 +407,12 @@ constexpr auto dynamic_update_slice(const A& a, const Update& update, const Star
     } else {
       builder& b = *a.owner;
       b.at(where);
+      using on = detail::joint_mesh<A, Update, Start>;
       return detail::symbol_like<A, typename A::tensor>(
-          a, emit::dynamic_update_slice(b, a.id, detail::operand_of(b, update), {along, detail::operand_of(b, start)}));
+          a,
+          emit::dynamic_update_slice(b, detail::operand_on<on>(b, a), detail::operand_on<on>(b, update),
+                                     {along, detail::operand_of(b, start)}),
+          update, start);
     }
   }
 }
@@ -435,9 +440,13 @@ constexpr auto dynamic_update_slice(const A& a, const Update& update, const Star
     } else {
       builder& b = *a.owner;
       b.at(where);
+      using on = detail::joint_mesh<A, Update, Start, SecondStart>;
       return detail::symbol_like<A, typename A::tensor>(
-          a, emit::dynamic_update_slice(b, a.id, detail::operand_of(b, update), {first, detail::operand_of(b, start)},
-                                        {second, detail::operand_of(b, second_start)}));
+          a,
+          emit::dynamic_update_slice(b, detail::operand_on<on>(b, a), detail::operand_on<on>(b, update),
+                                     {first, detail::operand_of(b, start)},
+                                     {second, detail::operand_of(b, second_start)}),
+          update, start, second_start);
     }
   }
 }

@@ -295,10 +295,11 @@ constexpr auto einsum(source_line where, const First& first, const Rest&... rest
     } else {
       builder& b = *first.owner;
       const pinned_line line(b, where);
-      const int ids[]{first.id, operand_of(b, rest)...};
+      using on = joint_mesh<First, Rest...>;
+      const int ids[]{operand_on<on>(b, first), operand_on<on>(b, rest)...};
       constexpr extents shape = reading.shape;
       constexpr dtype type = asked_type<First::type, Result...>;
-      return symbol_like<First, tensor_for<type, shape>>(first, emit_einsum(b, reading, order, &ids[0], type));
+      return symbol_like<First, tensor_for<type, shape>>(first, emit_einsum(b, reading, order, &ids[0], type), rest...);
     }
   }
 }

@@ -136,11 +136,11 @@ constexpr auto clamp(const Low& low, const X& x, const High& high, source_line w
     } else {
       builder& b = detail::builder_of(low, high, x);
       b.at(where);
-      const int bottom = emit::broadcast_to(b, detail::operand_of(b, low), shape);
-      const int middle = emit::broadcast_to(b, detail::operand_of(b, x), shape);
-      const int top = emit::broadcast_to(b, detail::operand_of(b, high), shape);
-      return symbol<typename X::mesh, tensor_for<X::type, shape>>(
-          b, b.append(ops::clamp, X::type, shape, bottom, middle, top));
+      using on = detail::joint_mesh<Low, X, High>;
+      const int bottom = emit::broadcast_to(b, detail::operand_on<on>(b, low), shape);
+      const int middle = emit::broadcast_to(b, detail::operand_on<on>(b, x), shape);
+      const int top = emit::broadcast_to(b, detail::operand_on<on>(b, high), shape);
+      return symbol<on, tensor_for<X::type, shape>>(b, b.append(ops::clamp, X::type, shape, bottom, middle, top));
     }
   }
 }

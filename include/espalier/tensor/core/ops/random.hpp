@@ -208,16 +208,18 @@ namespace detail {
 
 template <class Key> inline constexpr bool is_random_key = Key::type == dtype::u32&& Key::shape == u32<2>::shape;
 
-/// Checks the key and emits: `emit(builder, key)` returns the instruction of a tensor of `Type`.
-template <TensorType Type, Traced Key, class Emit>
-constexpr auto random_tensor(const char* op, const Key& key, source_line where, const Emit& emit) {
+/// Checks the key and emits: `emit(builder, key)` returns the instruction of a tensor of `Type`, which also follows
+/// from `others`.
+template <TensorType Type, Traced Key, class Emit, class... Others>
+constexpr auto random_tensor(const char* op, const Key& key, source_line where, const Emit& emit,
+                             const Others&... others) {
   if constexpr (Failed<Key>) {
     return key;
   } else if constexpr (!is_random_key<Key>) {
     return failed<why::not_a_random_key<typename Key::tensor>>(where, op);
   } else {
     const pinned_line line(*key.owner, where);
-    return symbol_like<Key, Type>(key, emit(*key.owner, key.id));
+    return symbol_like<Key, Type>(key, emit(*key.owner, key.id), others...);
   }
 }
 template <TensorType Type, Traced Key, class Emit>
@@ -366,11 +368,15 @@ constexpr auto bernoulli(const Key& key, const Probability& p, source_line where
   } else if constexpr (!(detail::broadcast_shape(Probability::shape, Type::shape) == Type::shape)) {
     return failed<why::shape_mismatch<typename Probability::tensor, Type>>(where, "bernoulli");
   } else {
-    return detail::random_tensor<Type>("bernoulli", key, where, [&](builder& b, int id) {
-      const int unit = emit::uniform(b, Probability::type, Type::shape, id);
-      const int below = emit::broadcast_to(b, detail::operand_of(b, p, where), Type::shape);
-      return emit::convert(b, emit::compare(b, ops::less, unit, below), Type::type);
-    });
+    return detail::random_tensor<Type>(
+        "bernoulli", key, where,
+        [&](builder& b, int id) {
+          const int unit = emit::uniform(b, Probability::type, Type::shape, id);
+          const int below =
+              emit::broadcast_to(b, detail::operand_on<detail::joint_mesh<Key, Probability>>(b, p), Type::shape);
+          return emit::convert(b, emit::compare(b, ops::less, unit, below), Type::type);
+        },
+        p);
   }
 }
 
@@ -388,18 +394,21 @@ constexpr auto categorical(const Key& key, const Logits& logits, source_line whe
   } else {
     constexpr std::int64_t dims = std::int64_t{1} << along;
     constexpr extents shape = detail::reduced_shape(Logits::shape, dims, false);
-    return detail::random_tensor<tensor_for<dtype::i32, shape>>("categorical", key, where, [&](builder& b, int id) {
-      constexpr dtype type = facts_of(Logits::type).accumulate;
-      const int from = emit::convert(b, detail::operand_of(b, logits, where), type);
-      const int noise = emit::gumbel(b, type, Logits::shape, id);
-      const int sum = emit::add(b, from, noise);
-      const int most = emit::broadcast_along(b, emit::reduce(b, reduction::max, sum, dims), Logits::shape, dims);
-      // The first of the largest. (Of a NaN nothing is less: it gives index 0.)
-      const int beaten = emit::compare(b, ops::less, sum, most);
-      const int index = emit::iota(b, dtype::i32, Logits::shape, along);
-      const int none = emit::constant_like(b, index, static_cast<double>(Logits::shape[along]));
-      return emit::reduce(b, reduction::min, emit::select(b, beaten, none, index), dims);
-    });
+    return detail::random_tensor<tensor_for<dtype::i32, shape>>(
+        "categorical", key, where,
+        [&](builder& b, int id) {
+          constexpr dtype type = facts_of(Logits::type).accumulate;
+          const int from = emit::convert(b, detail::operand_on<detail::joint_mesh<Key, Logits>>(b, logits), type);
+          const int noise = emit::gumbel(b, type, Logits::shape, id);
+          const int sum = emit::add(b, from, noise);
+          const int most = emit::broadcast_along(b, emit::reduce(b, reduction::max, sum, dims), Logits::shape, dims);
+          // The first of the largest. (Of a NaN nothing is less: it gives index 0.)
+          const int beaten = emit::compare(b, ops::less, sum, most);
+          const int index = emit::iota(b, dtype::i32, Logits::shape, along);
+          const int none = emit::constant_like(b, index, static_cast<double>(Logits::shape[along]));
+          return emit::reduce(b, reduction::min, emit::select(b, beaten, none, index), dims);
+        },
+        logits);
   }
 }
 
@@ -413,14 +422,17 @@ constexpr auto dropout(const Key& key, const X& x, double rate, source_line wher
   } else if constexpr (!is_floating(X::type)) {
     return failed<why::operand_is_not_floating<typename X::tensor>>(where, "dropout");
   } else {
-    return detail::random_tensor<typename X::tensor>("dropout", key, where, [&](builder& b, int id) {
-      const int from = detail::operand_of(b, x, where);
-      const double kept = 1 - detail::probability_of(b, rate, where);
-      if (kept == 1) return from;
-      const int mask = emit::bernoulli(b, X::shape, id, kept);
-      const int scaled = emit::scale(b, emit::widen(b, from), kept > 0 ? 1 / kept : 0);
-      return emit::convert(b, emit::keep_where(b, mask, scaled), X::type);
-    });
+    return detail::random_tensor<typename X::tensor>(
+        "dropout", key, where,
+        [&](builder& b, int id) {
+          const int from = detail::operand_on<detail::joint_mesh<Key, X>>(b, x);
+          const double kept = 1 - detail::probability_of(b, rate, where);
+          if (kept == 1) return from;
+          const int mask = emit::bernoulli(b, X::shape, id, kept);
+          const int scaled = emit::scale(b, emit::widen(b, from), kept > 0 ? 1 / kept : 0);
+          return emit::convert(b, emit::keep_where(b, mask, scaled), X::type);
+        },
+        x);
   }
 }
 

@@ -158,10 +158,12 @@ template <int Dim> struct stack_along {
       constexpr extents one = with_dimension(First::shape, along);
       builder& b = *first.owner;
       b.at(where);
-      const int parts[]{emit::reshape(b, first.id, one), emit::reshape(b, operand_of(b, rest), one)...};
+      using on = joint_mesh<First, Rest...>;
+      const int parts[]{emit::reshape(b, operand_on<on>(b, first), one),
+                        emit::reshape(b, operand_on<on>(b, rest), one)...};
       constexpr int count = 1 + static_cast<int>(sizeof...(Rest));
       return symbol_like<First, tensor_for<First::type, with_extent(one, along, count)>>(
-          first, emit::concat(b, &parts[0], count, along));
+          first, emit::concat(b, &parts[0], count, along), rest...);
     }
   }
 };

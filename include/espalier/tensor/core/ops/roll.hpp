@@ -21,6 +21,11 @@ namespace detail {
   return 1U << static_cast<unsigned>(dim);
 }
 
+[[nodiscard]] constexpr element_shift roll_shifts(op_view v) {
+  const auto [dim, by] = attributes_of<roll_attributes>(v);
+  return {dim, -by, true};
+}
+
 constexpr void roll_gradient(gradient_context& c);
 
 /// Returns the place, in the operand's shard, of the first element of the result's shard.
@@ -60,7 +65,8 @@ inline constexpr op_info roll{.name = "roll",
                               .evaluate = detail::evaluate_roll,
                               .flops = detail::no_flops,
                               .windows = detail::roll_windows,
-                              .positional = true};
+                              .positional = true,
+                              .shifts = detail::roll_shifts};
 }  // namespace ops
 
 namespace emit {

@@ -23,6 +23,10 @@ inline constexpr op_info shard =
                             .is_written = true,
                             .cheap_to_repeat = true,
                             .attributes = "of_gradient:flag"});
+/// The same annotation, of the value alone: its gradient gets the layout that its readers have.
+inline constexpr op_info shard_value =
+    detail::elementwise_op("shard_value", detail::evaluate_identity, detail::match_gradient, linearity::first,
+                           {.requests = layout_request::annotation, .is_written = true, .cheap_to_repeat = true});
 /// The operand in another layout: nothing is inferred from one side to the other.
 inline constexpr op_info reshard{.name = "reshard",
                                  .spread = propagation::none,

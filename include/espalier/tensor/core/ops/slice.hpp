@@ -32,6 +32,15 @@ namespace detail {
   return 1U << static_cast<unsigned>(dim);
 }
 
+[[nodiscard]] constexpr element_shift slice_shifts(op_view v) {
+  const auto [dim, start, step] = attributes_of<slice_attributes>(v);
+  return step == 1 ? element_shift{dim, start} : element_shift{};
+}
+[[nodiscard]] constexpr element_shift pad_shifts(op_view v) {
+  const auto [dim, start, step] = attributes_of<slice_attributes>(v);
+  return step == 1 ? element_shift{dim, -start} : element_shift{};
+}
+
 constexpr void slice_gradient(gradient_context& c);
 constexpr void pad_gradient(gradient_context& c);
 
@@ -86,7 +95,8 @@ inline constexpr op_info slice{
     .evaluate = detail::evaluate_slice,
     .flops = detail::no_flops,
     .windows = detail::slice_windows,
-    .positional = true};
+    .positional = true,
+    .shifts = detail::slice_shifts};
 /// The reverse of `slice`, with the same attributes: zeros, except where a slice of the result would read.
 inline constexpr op_info pad{
     .name = "pad",
@@ -98,7 +108,8 @@ inline constexpr op_info pad{
     .evaluate = detail::evaluate_pad,
     .flops = detail::no_flops,
     .windows = detail::pad_windows,
-    .positional = true};
+    .positional = true,
+    .shifts = detail::pad_shifts};
 }  // namespace ops
 
 namespace emit {

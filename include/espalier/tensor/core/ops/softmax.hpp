@@ -38,10 +38,10 @@ inline constexpr op_info stop_gradient = detail::elementwise_op(
 /// keep.
 inline constexpr op_info softmax =
     detail::elementwise_op("softmax", detail::evaluate_normalised, detail::softmax_gradient, linearity::none,
-                           {.vanishes_with = 0b10, .attributes = "dims:set centred:flag"});
+                           {.vanishes_with = 0b10, .multiplies = 0b110, .attributes = "dims:set centred:flag"});
 inline constexpr op_info standardise =
     detail::elementwise_op("standardise", detail::evaluate_normalised, detail::standardise_gradient, linearity::none,
-                           {.attributes = "dims:set centred:flag"});
+                           {.multiplies = 0b110, .attributes = "dims:set centred:flag"});
 }  // namespace ops
 
 /// The tensor itself, through which no gradient flows.

@@ -17,7 +17,8 @@ namespace detail {
 /// floats may not be: sums are added up in other orders on other numbers of threads. So may the number of iterations of
 /// a loop that depends on such a value, even if it does not communicate itself. Of floats, single numbers are the same
 /// that an all_reduce brings (`comm::Communicator` promises the same bits on all members), and what is computed from
-/// those element by element. If others come in only from outside of a loop, devices agree on these once, before it.
+/// those element by element; so are truth values and integers that it brings, whatever they were made of. If others
+/// come in only from outside of a loop, devices agree on these once, before it.
 class region_agreement {
  public:
   constexpr region_agreement(const mesh_shape& mesh, graph_view g)
@@ -132,8 +133,9 @@ class region_agreement {
     const bool is_pointwise = i.op->fuse == fusion::elementwise && !i.op->positional && collective_index(i.op) < 0;
     return i.shape.rank == 0 && (part == structure::none ? is_pointwise : part == structure::loop_carry);
   }
+  /// Whether devices along these axes have got the same from an all_reduce: of floats, to the last bit.
   [[nodiscard]] constexpr bool is_reduced(int id, axis_mask axes) const {
-    return is_collective(g_[id].op, collective::all_reduce) && g_[id].shape.rank == 0 &&
+    return is_collective(g_[id].op, collective::all_reduce) && (g_[id].shape.rank == 0 || !is_floating(g_[id].type)) &&
            (axes & ~attributes_of<collective_attributes>(g_[id]).axes) == 0;
   }
 
@@ -149,8 +151,8 @@ class region_agreement {
       const int id = open.back();
       open.pop_back();
       const instruction& i = g_[id];
+      if (is_reduced(id, axes)) continue;
       if (is_floating(i.type) && i.op->facts.values == pattern::none) {
-        if (is_reduced(id, axes)) continue;
         const bool is_outside = !is_inside(id, begin);
         if (!is_single(id) || (is_outside && structure_of(i) != structure::none)) {
           if (is_outside && i.shape.rank == 0 && is_complete(id)) {

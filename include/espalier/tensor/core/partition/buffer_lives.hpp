@@ -100,12 +100,19 @@ class buffer_lives {
       return;
     }
     const instruction& i = g_[value];
-    if (i.op->fuse == fusion::broadcast) read(i.operand[0], reader, at);
+    if (is_read_through(i)) read(i.operand[0], reader, at);
   }
 
   [[nodiscard]] constexpr int first_of_region(int at) const {
     while (at > 0 && s_.launches[at - 1].region_end == s_.launches[at].region_end) --at;
     return at;
+  }
+
+  /// Whether a reader of `value` reads the argument, though elsewhere than at the same place.
+  [[nodiscard]] constexpr bool reads_through(int value, int argument) const {
+    if (buffers_.root[value] >= 0 || !is_read_through(g_[value])) return false;
+    while (buffers_.root[value] < 0 && is_read_through(g_[value])) value = g_[value].operand[0];
+    return buffers_.root[value] == argument;
   }
 
   /// Whether the buffer of `root` may be the argument's: all reads of the argument happen before it is first written,
@@ -121,8 +128,7 @@ class buffer_lives {
       const int id = s_.order[n];
       for (int k = 0; k < g_[id].operand_count; ++k) {
         const int o = g_.operand_at(g_[id], k);
-        const bool through = g_[o].op->fuse == fusion::broadcast && g_[o].operand[0] == argument;
-        if (through) return false;
+        if (reads_through(o, argument)) return false;
         if (o == argument && overwritten) return false;
         if (o != argument && buffers_.root[o] == argument) return false;
       }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/graph/region.hpp>
+#include <espalier/tensor/core/partition/carried_in_place.hpp>
 #include <espalier/tensor/core/partition/halo_room.hpp>
 #include <espalier/tensor/core/partition/overwritten_values.hpp>
 #include <espalier/tensor/core/partition/scheduled_program.hpp>
@@ -16,7 +17,12 @@ namespace espalier::detail {
 class buffer_sharing {
  public:
   constexpr buffer_sharing(const scheduled_program& program, shared_buffers& buffers, halo_room& halos)
-      : g_(program.g), s_(program.s), buffers_(buffers), halos_(halos), overwritten_(program, buffers) {}
+      : g_(program.g),
+        s_(program.s),
+        buffers_(buffers),
+        halos_(halos),
+        overwritten_(program, buffers),
+        carried_(program, buffers, halos, overwritten_) {}
 
   constexpr void run() {
     for (int id = 0; id < g_.size; ++id) {
@@ -34,6 +40,8 @@ class buffer_sharing {
           buffers_.share(id, i.operand[0]);
           if (region_kind_of(g_[i.loop]) == region_kind::branch) {
             compute_in_place(id);
+          } else if (carried_.may_overwrite_carry(id)) {
+            put_in_place_of(i.operand[1], i.operand[0]);
           } else if (halos_.may_alternate(id)) {
             halos_.alternate(id);
           }
@@ -83,10 +91,14 @@ class buffer_sharing {
         if (g_.operand_at(g_[id], k) == carry) return;
       }
     }
-    int other = buffers_.sharer[value];
-    for (int one = other; one >= 0; one = buffers_.next_sharer[one]) {
+    for (int one = buffers_.sharer[value]; one >= 0; one = buffers_.next_sharer[one]) {
       if (!buffers_.is_plain(one)) return;
     }
+    put_in_place_of(value, carry);
+  }
+  /// The value, and all that shares its buffer, is where the carry is.
+  constexpr void put_in_place_of(int value, int carry) {
+    int other = buffers_.sharer[value];
     buffers_.sharer[value] = -1;
     buffers_.share(value, carry);
     while (other >= 0) {
@@ -134,6 +146,7 @@ class buffer_sharing {
   shared_buffers& buffers_;
   halo_room& halos_;
   overwritten_values overwritten_;
+  carried_in_place carried_;
 };
 
 }  // namespace espalier::detail

@@ -44,10 +44,11 @@ class device_values {
 
   [[nodiscard]] constexpr const layout& layout_of(int held) const { return program.layout_of(held); }
 
-  /// The value in another layout. Terms travel in the type that the program chooses, if they are wider.
+  /// The value in another layout. Terms travel in the type that the program chooses, if they are wider; single numbers,
+  /// such as a loss, as they are: they cost a message, whatever their type.
   constexpr int reshard(int held, const sharding& to, reduction combine = reduction::sum) {
     const bool adds_up = combine == reduction::sum && traced_.has_narrow_sums && to.unreduced == 0 &&
-                         layout_of(held).placement.unreduced != 0;
+                         layout_of(held).placement.unreduced != 0 && program[held].shape.rank > 0;
     if (adds_up && is_floating(program[held].type) && size_of(program[held].type) > size_of(traced_.narrow_sums)) {
       held = program.converted(held, traced_.narrow_sums);
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/partition/plan.hpp>
+#include <espalier/tensor/core/partition/shifted_rows.hpp>
 
 #include <type_traits>
 
@@ -32,6 +33,8 @@ enum class source_kind : std::uint8_t {
   constant,
   /// The partial results of a reduction over a row that is cut: one element for each block of the row.
   partials,
+  /// A tensor in memory, some rows or columns further; where it ends, a copy in a temporary of the chain.
+  shifted,
 };
 
 /// The place from which a fused step reads an operand, or to which it writes its result.
@@ -40,6 +43,8 @@ struct fused_source {
   /// The instruction whose buffer it is; for a temporary its slot.
   int value = -1;
   int slot = -1;
+  /// The entry in `fused_program::shifted`.
+  int shifted = -1;
   row_map rows;
   double number = 0;
 };
@@ -91,6 +96,7 @@ struct fused_program {
   detail::list<fused_step> steps;
   /// The chain of each launch; empty for single instructions.
   detail::list<fused_chain> chains;
+  detail::list<shifted_rows> shifted;
 };
 
 inline constexpr std::int64_t block_elements = 1024;
@@ -161,7 +167,7 @@ class fuser {
   /// The step of this chain that makes an operand, or -1.
   [[nodiscard]] constexpr int producer(const fused_step& step, int k) const {
     const fused_source& from = step.operand[k];
-    if (from.kind == source_kind::constant) return -1;
+    if (from.kind == source_kind::constant || from.kind == source_kind::shifted) return -1;
     if (from.kind == source_kind::memory) return step_of_[from.value] < chain_.first_step ? -1 : step_of_[from.value];
     // The last one that wrote there.
     for (int s = result_.steps.size() - 1; s >= chain_.first_step; --s) {
@@ -227,8 +233,11 @@ class fuser {
     }
   }
   [[nodiscard]] constexpr int source_of(int o) const {
-    return launch_of_[o] < 0 && g_[o].op->fuse == fusion::broadcast ? g_[o].operand[0] : o;
+    if (launch_of_[o] < 0 && g_[o].op->fuse == fusion::broadcast) return g_[o].operand[0];
+    while (is_shifted(o)) o = g_[o].operand[0];
+    return o;
   }
+  [[nodiscard]] constexpr bool is_shifted(int o) const { return launch_of_[o] < 0 && g_[o].op->shifts != nullptr; }
 
   constexpr void add(int id, int n) {
     const instruction& i = g_[id];
@@ -255,7 +264,10 @@ class fuser {
         release(source_of(g_.operand_at(i, k)), n);
     }
     step.result = write(id, step.result_wide, step.accumulates);
-    for (int k = 0; k < i.operand_count; ++k) release(source_of(g_.operand_at(i, k)), n);
+    for (int k = 0; k < i.operand_count; ++k) {
+      release(source_of(g_.operand_at(i, k)), n);
+      if (step.operand[k].kind == source_kind::shifted) free_wide_.push_back(step.operand[k].slot);
+    }
     if (cut_ && i.op->fuse == fusion::reduction) return reduce_blocks(step, step.result);
     append(step);
   }
@@ -316,6 +328,7 @@ class fuser {
     }
     if (launch_of_[o] < 0 && i.op->fuse == fusion::broadcast) return repeated(o, wide_context, wide);
     wide = wide_context;
+    if (is_shifted(o)) return shifted(o);
     if (!wide) dense_ = false;
     source.value = o;
     if (launch_of_[o] == launch_ && !stored_[o]) {
@@ -360,6 +373,24 @@ class fuser {
       }
     }
     source.rows = map_rows(&stride[0], row_dims);
+    return source;
+  }
+
+  /// A value whose elements have been moved: what it was made of, where that is.
+  constexpr fused_source shifted(int o) {
+    dense_ = false;
+    shifted_rows rows;
+    for (; is_shifted(o); o = g_[o].operand[0]) {
+      rows.op[rows.count] = o;
+      rows.shift[rows.count++] = g_[o].op->shifts(g_.view(o));
+    }
+    rows.source = o;
+    fused_source source;
+    source.kind = source_kind::shifted;
+    source.value = o;
+    source.slot = take_slot(true);
+    source.shifted = result_.shifted.size();
+    result_.shifted.push_back(rows);
     return source;
   }
 
@@ -486,28 +517,36 @@ class fuser {
 
 }  // namespace detail
 
-template <int Steps, int Launches> struct fixed_fused_program {
+template <int Steps, int Launches, int Shifted> struct fixed_fused_program {
   fused_step steps[Steps > 0 ? Steps : 1]{};
   fused_chain chains[Launches > 0 ? Launches : 1]{};
+  shifted_rows shifted[Shifted > 0 ? Shifted : 1]{};
   static constexpr int step_count = Steps;
 };
 
 namespace detail {
 
-/// Returns the number of steps of the fused chains of a planned program: one for each instruction, and one for each
-/// index that an instruction makes for itself.
-[[nodiscard]] constexpr int count_steps(graph_view g, const plan_view& plan) {
-  int count = 0;
+/// The size of the fused chains of a planned program.
+struct fused_size {
+  /// One for each instruction, and one for each index that an instruction makes for itself.
+  int steps = 0;
+  /// Operands that are read further.
+  int shifted = 0;
+};
+[[nodiscard]] constexpr fused_size fused_size_of(graph_view g, const plan_view& plan) {
+  fused_size count;
   for (int u = 0; u < plan.launch_count; ++u) {
     const launch& what = plan.launches[u];
     if (!what.fused) continue;
-    count += what.count;
+    count.steps += what.count;
     for (int n = what.first; n < what.first + what.count; ++n) {
       const instruction& i = g[plan.order[n]];
-      if (what.is_cut && i.op->fuse == fusion::reduction) ++count;
+      if (what.is_cut && i.op->fuse == fusion::reduction) ++count.steps;
       for (int k = 0; k < i.operand_count; ++k) {
         const int o = g.operand_at(i, k);
-        if (plan.launch_of[o] < 0 && g[o].op->facts.values == pattern::index) ++count;
+        if (plan.launch_of[o] >= 0) continue;
+        if (g[o].op->facts.values == pattern::index) ++count.steps;
+        if (g[o].op->shifts != nullptr) ++count.shifted;
       }
     }
   }
@@ -516,13 +555,16 @@ namespace detail {
 
 /// The fused chains of a program, frozen.
 template <class Program> struct lowered {
-  static constexpr int steps = count_steps(Program::code, Program::plan);
+  static constexpr fused_size size = fused_size_of(Program::code, Program::plan);
+  static constexpr int steps = size.steps;
+  static constexpr int shifted = size.shifted;
   static constexpr int launches = std::remove_cvref_t<decltype(Program::plan)>::launch_count;
-  static constexpr fixed_fused_program<steps, launches> value = [] {
+  static constexpr fixed_fused_program<steps, launches, shifted> value = [] {
     const fused_program made = fuser(Program::code, Program::plan).run();
-    fixed_fused_program<steps, launches> result;
+    fixed_fused_program<steps, launches, shifted> result;
     for (int s = 0; s < steps; ++s) result.steps[s] = made.steps[s];
     for (int u = 0; u < launches; ++u) result.chains[u] = made.chains[u];
+    for (int n = 0; n < shifted; ++n) result.shifted[n] = made.shifted[n];
     return result;
   }();
 };

@@ -9,7 +9,7 @@
 namespace espalier::detail {
 
 /// Values that are overwritten because nothing reads them again. Only programs with operators that overwrite an
-/// operand, or with branches, have any.
+/// operand, or with branches, have any; in those with loops, a carry may be (partition/carried_in_place.hpp).
 class overwritten_values {
  public:
   constexpr overwritten_values(const scheduled_program& program, const shared_buffers& buffers)
@@ -17,11 +17,14 @@ class overwritten_values {
     for (int id = 0; id < g_.size; ++id) {
       const bool is_branch =
           structure_of(g_[id]) == structure::loop_begin && region_kind_of(g_[id]) == region_kind::branch;
-      if (g_[id].op->facts.overwrites < 0 && !is_branch) continue;
-      find(program);
-      break;
+      overwrites_ = overwrites_ || g_[id].op->facts.overwrites >= 0 || is_branch;
+      has_carries_ = has_carries_ || structure_of(g_[id]) == structure::loop_carry;
     }
+    if (overwrites_ || has_carries_) find(program);
   }
+
+  /// The last launch that reads a value itself, or repeated or moved; -1 if none does.
+  [[nodiscard]] constexpr int last_read(int value) const { return last_read_[value]; }
 
   /// Whether a carry is kept where its initial value is. One carry of a loop at most takes the memory of what it starts
   /// from.
@@ -55,7 +58,8 @@ class overwritten_values {
         if (structure_of(i) == structure::loop_next && value == i.operand[0] && value != i.operand[1]) return;
         for (;; value = g_[value].operand[0]) {
           if (last_read_[value] < at) last_read_[value] = at;
-          if (g_[value].op->fuse != fusion::broadcast) return;
+          const bool is_shifted = g_[value].op->shifts != nullptr && s_.launch_of[value] < 0;
+          if (g_[value].op->fuse != fusion::broadcast && !is_shifted) return;
         }
       });
       home_[id] = i.loop;
@@ -66,7 +70,7 @@ class overwritten_values {
   /// Whether the buffer of `value` may hold something else from launch `at` on, in the loop `loop`: nothing in it is
   /// read later, neither in this iteration nor in the next one, and it is none that the caller keeps.
   constexpr bool takes_over(int value, int loop, int at) const {
-    if (last_read_.empty()) return false;
+    if (!overwrites_) return false;
     const int root = buffers_.root[value];
     if (root < 0 || bytes_of(g_[root]) != bytes_of(g_[value])) return false;
     if (structure_of(g_[root]) == structure::argument && !donated_[root]) return false;
@@ -82,6 +86,8 @@ class overwritten_values {
   graph_view g_;
   schedule_view s_;
   const shared_buffers& buffers_;
+  bool overwrites_ = false;
+  bool has_carries_ = false;
   /// The last launch that reads a value; the loop whose iterations may change the contents of its buffer; whether it is
   /// an argument whose place a result takes.
   list<int> last_read_;

@@ -223,7 +223,7 @@ template <class Mesh, const auto& Program> struct planned {
   }();
 
   /// Many buffers are placed in four goes: each takes up what those before it have placed.
-  static constexpr int goes = buffer_count <= 128 ? 1 : 4;
+  static constexpr int goes = buffer_count <= 128 * length_of_evaluations ? 1 : 4;
   static constexpr arena_table<buffer_count> next_go(arena_table<buffer_count> table, int n) {
     table.size = place_buffers(&buffers.of[0], &buffers.order[0], n * buffer_count / goes,
                                (n + 1) * buffer_count / goes, launch_count, &table.offset[0]);

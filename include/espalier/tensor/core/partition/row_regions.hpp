@@ -78,14 +78,14 @@ class row_region_finder {
       }
     }
     drop_others();
-    drop_unread();
+    leave_to_others();
     while (!parts_.empty() && parts_.back() != part::member) parts_.pop_back();
     if (is_worth_it()) place();
   }
 
   /// The content of a value, or of what it repeats if it is not stored.
   [[nodiscard]] constexpr content content_of(int value) const {
-    while (s_.launch_of[value] < 0 && g_[value].op->fuse == fusion::broadcast) value = g_[value].operand[0];
+    while (s_.launch_of[value] < 0 && is_read_through(g_[value])) value = g_[value].operand[0];
     return content_[value];
   }
 
@@ -132,6 +132,7 @@ class row_region_finder {
           if (!(g_[o].shape == (is_wide ? space_ : leading(space_)))) return false;
         } else {
           const int from = g_[o].operand[0];
+          if (g_[o].op->fuse != fusion::broadcast) return false;
           if (!is_wide || s_.launch_of[from] < 0 || !repeats_rows(g_[o], g_[from].shape)) return false;
         }
       }
@@ -149,7 +150,7 @@ class row_region_finder {
       const instruction& i = g_[s_.order[at]];
       for (int k = 0; k < i.operand_count; ++k) {
         int o = g_.operand_at(i, k);
-        while (s_.launch_of[o] < 0 && g_[o].op->fuse == fusion::broadcast) o = g_[o].operand[0];
+        while (s_.launch_of[o] < 0 && is_read_through(g_[o])) o = g_[o].operand[0];
         const int from = s_.launch_of[o] - first_;
         if (from >= 0 && from < n && parts_[from] == part::member) f(from);
       }
@@ -180,40 +181,34 @@ class row_region_finder {
       if (parts_[n] == part::member && !together[n]) parts_[n] = part::before;
     }
   }
-  /// Scores that no member reads are made elsewhere.
-  constexpr void drop_unread() {
+  /// Scores that no member reads, as those of a gradient that needs maxima and sums of the region, are made after it,
+  /// where they may be in another one.
+  constexpr void leave_to_others() {
     for (int n = parts_.size() - 1; n >= 0; --n) {
-      if (parts_[n] != part::member || scores_[n] != 2) continue;
+      if (parts_[n] != part::member) continue;
+      const launch& what = s_.launches[first_ + n];
+      bool makes_scores_only = what.fused || scores_[n] == 2;
+      for (int at = what.first; at < what.first + what.count; ++at)
+        makes_scores_only = makes_scores_only && (!s_.stored[s_.order[at]] || g_[s_.order[at]].shape == space_);
       bool is_read = false;
-      for (int m = n + 1; m < parts_.size() && !is_read; ++m) {
-        const launch& what = s_.launches[first_ + m];
-        for (int at = what.first; parts_[m] == part::member && at < what.first + what.count; ++at) {
-          for (int k = 0; k < g_[s_.order[at]].operand_count; ++k)
-            is_read = is_read || g_.operand_at(g_[s_.order[at]], k) == instruction_of(first_ + n);
-        }
+      for (int m = n + 1; m < parts_.size() && makes_scores_only && !is_read; ++m) {
+        if (parts_[m] == part::member) for_each_member_read(m, [&](int from) { is_read = is_read || from == n; });
       }
-      if (!is_read) parts_[n] = part::before;
+      if (makes_scores_only && !is_read) parts_[n] = part::after;
     }
   }
 
-  /// There is a sum or a maximum over rows, a product reads what comes of it, and something need not be stored.
+  /// A product reads scores, or a chain reduces their rows, and something need not be stored.
   constexpr bool is_worth_it() {
-    bool reduces = false;
     bool reads = false;
-    int makes = 0;
     for (int n = 0; n < parts_.size(); ++n) {
       if (parts_[n] != part::member) continue;
       const launch& what = s_.launches[first_ + n];
-      if (!what.fused) {
-        reads = reads || scores_[n] != 2;
-        if (scores_[n] == 2) ++makes;
-        continue;
-      }
-      for (int at = what.first; at < what.first + what.count; ++at)
-        reduces = reduces || g_[s_.order[at]].op->fuse == fusion::reduction;
+      if (!what.fused) reads = reads || scores_[n] != 2;
+      for (int at = what.first; what.fused && at < what.first + what.count; ++at)
+        reads = reads || g_[s_.order[at]].op->fuse == fusion::reduction;
     }
-    if (!reduces || !reads || makes == 0 || parts_[0] != part::member) return false;
-    return find_values() > 0;
+    return reads && !parts_.empty() && parts_[0] == part::member && find_values() > 0;
   }
 
   /// Finds the values of scores that nothing outside reads; returns how many.

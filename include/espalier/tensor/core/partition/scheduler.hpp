@@ -5,6 +5,7 @@
 #include <espalier/tensor/core/graph/graph.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/partition/schedule.hpp>
+#include <espalier/tensor/core/partition/shifted_rows.hpp>
 
 namespace espalier {
 
@@ -83,7 +84,8 @@ class scheduler {
         next_(g.size, -1) {
     result_.launch_of.resize(g.size, -1);
     // Readers first: what a broadcast repeats is read in memory if the broadcast itself is stored.
-    for (int id = g.size - 1; id >= 0; --id) find_stored(id);
+    shift_finder shifts(g);
+    for (int id = g.size - 1; id >= 0; --id) find_stored(id, shifts);
   }
   /// Goes on with what an earlier evaluation made.
   template <int Instructions>
@@ -173,13 +175,20 @@ class scheduler {
     return true;
   }
   [[nodiscard]] constexpr bool is_virtual(int id) const {
-    return g_[id].op->fuse == fusion::broadcast || g_[id].op->fuse == fusion::source;
+    return g_[id].op->fuse == fusion::broadcast || g_[id].op->fuse == fusion::source || is_shifted(id);
   }
+  /// Whether readers read the elements where they were before the op moved them.
+  [[nodiscard]] constexpr bool is_shifted(int id) const { return g_[id].op->shifts != nullptr && !stored_[id]; }
 
   /// A virtual value is stored after all if a reader cannot make it for itself.
-  constexpr void find_stored(int id) {
+  constexpr void find_stored(int id, shift_finder& shifts) {
     const instruction& i = g_[id];
     if (i.op->fuse == fusion::elementwise && fusable(id)) return;
+    if (i.op->shifts != nullptr && !stored_[id]) {
+      stored_[id] = !shifts.may_shift(id);
+      const int from = i.operand[0];
+      if (!stored_[id] && g_[from].op->shifts != nullptr && shifts.goes_on(id)) return;
+    }
     for (int k = 0; k < i.operand_count; ++k) {
       const int o = g_.operand_at(i, k);
       // A broadcast that its readers make reads through to what it repeats: a constant, or a stored value.
@@ -265,9 +274,12 @@ class scheduler {
     }
   }
 
-  /// The value that operand k really reads: of a broadcast, the value that is repeated.
+  /// The value that operand k really reads: of a broadcast, the value that is repeated, of a shift, the one that is
+  /// moved.
   [[nodiscard]] constexpr int source_of(int o) const {
-    return g_[o].op->fuse == fusion::broadcast ? g_[o].operand[0] : o;
+    if (g_[o].op->fuse == fusion::broadcast) return g_[o].operand[0];
+    while (is_shifted(o)) o = g_[o].operand[0];
+    return o;
   }
 
   constexpr void join(int id) {
@@ -350,6 +362,8 @@ class scheduler {
     for (int k = 0; k < i.operand_count; ++k) {
       const int o = g_.operand_at(i, k);
       const int source = source_of(o);
+      // Neighbouring rows are complete when a chain is.
+      if (is_shifted(o) && (role != fused_role::wide || root(group_[source]) == group)) return fused_role::not_fusable;
       if (root(group_[source]) != group) continue;
       const bool repeated = source != o;
       const bool fits = repeated ? role == fused_role::wide && role_[source] == fused_role::narrow &&

@@ -39,7 +39,7 @@ struct budget_item {
 
 template <class Program, class Kind, class... Axes> class collective_budget {
   using mesh_type = typename Program::mesh;
-  static constexpr axis_mask axes = (axis_mask{0} | ... | bit_of(mesh_type::template index_of<Axes>));
+  static constexpr axis_mask axes = (axis_mask{0} | ... | axes_behind<mesh_type, Axes>().mask());
 
   template <class F> static constexpr void visit(const F& f) {
     for (int id = 0; id < Program::code.size; ++id) {

@@ -7,6 +7,7 @@
 #include <espalier/tensor/core/partition/merge_collectives.hpp>
 #include <espalier/tensor/core/partition/reduce_after_loops.hpp>
 #include <espalier/tensor/core/partition/send_from_owners.hpp>
+#include <espalier/tensor/core/partition/sums_by_rows.hpp>
 #include <espalier/tensor/core/program/common_subexpressions.hpp>
 #include <espalier/tensor/core/program/keep_frames.hpp>
 #include <espalier/tensor/core/program/normalise.hpp>
@@ -32,6 +33,7 @@ namespace detail {
   const auto merged = [&](graph_view from) {
     graph made = join_halos(mesh, merge_common_subexpressions(from));
     agree_on_regions(mesh, made);
+    reduce_by_rows(made);
     return made;
   };
   const bool accumulates = loop_accumulations::are_possible(g);

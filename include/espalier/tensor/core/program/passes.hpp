@@ -220,7 +220,7 @@ template <int Size, int Operands>
 
 /// A constant evaluation ends after so many visits of ops with its sweep: clang's limit on steps is some thousand
 /// visits.
-inline constexpr int visits_in_evaluation = 512;
+inline constexpr int visits_in_evaluation = 512 * length_of_evaluations;
 
 /// Further sweeps; when one changes nothing, the next level, after the last level the annotations of the next priority,
 /// and after those of the last priority the end.
@@ -283,7 +283,7 @@ template <class Mesh, class Source> struct completed {
   [[nodiscard]] static constexpr refinement refine_further(const refinement& from) {
     refinement now = from;
     layout_refinement work(Mesh::value, program, &rules.of[0], view_of(now.of, readers));
-    now.at = work.run(from.at, most_moves_priced, least_refined_bytes);
+    now.at = work.run(from.at, moves_in_evaluation, least_refined_bytes);
     return now;
   }
   template <int Chunk> struct refined {

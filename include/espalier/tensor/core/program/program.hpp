@@ -263,8 +263,8 @@ template <class Mesh, class Function, class... Arguments> class program {
 
  private:
   template <CollectiveKind Kind, MeshAxis... Axes, class F> static constexpr void visit_collectives(const F& f) {
-    static_assert(((Mesh::template index_of<Axes> >= 0) && ...), "this axis does not belong to the program's mesh");
-    constexpr axis_mask wanted = (axis_mask{0} | ... | bit_of(Mesh::template index_of<Axes>));
+    static_assert((detail::is_own<Mesh, Axes>() && ...), "this axis does not belong to the program's mesh");
+    constexpr axis_mask wanted = (axis_mask{0} | ... | detail::axes_behind<Mesh, Axes>().mask());
     for (int id = 0; id < code.size; ++id) {
       const instruction& i = code.code[id];
       if (!starts_collective(i) || detail::collective_index(i.op) != static_cast<int>(Kind::kind)) continue;

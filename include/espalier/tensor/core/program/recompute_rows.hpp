@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/core/graph/graph.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/partition/row_product.hpp>
 #include <espalier/tensor/core/partition/scheduler.hpp>
+#include <espalier/tensor/core/program/split_rows.hpp>
 
 namespace espalier {
 
@@ -19,15 +21,25 @@ namespace detail {
   return false;
 }
 
-/// Makes the values of scores again where a gradient reads them, and masks where they are read.
+/// Makes the values of scores again where something reads them that has to wait for all of their rows, and masks where
+/// they are read.
+///
+/// A value has a *level*: how often, on the way to it, something had to wait until a row region
+/// (partition/row_regions.hpp) was over, since it reads what the region sums up, or what devices combine of its rows.
+/// Values of one level may be in one region. Those of a later level compute scores again, from what takes less memory;
+/// a number for each row, such as the maximum or the sum of a softmax, is kept.
 class row_recomputation {
  public:
-  constexpr explicit row_recomputation(graph_view g) : g_(g), number_(g.size, -1), family_(g.size, -1) {}
+  constexpr explicit row_recomputation(graph_view g)
+      : g_(g),
+        number_(g.size, -1),
+        space_(g.size, -1),
+        is_late_(g.size, false),
+        level_(g.size, 0),
+        kept_(g.size, false) {}
 
   constexpr graph run() {
-    for (int id = 0; id < g_.size; ++id) {
-      if (g_[id].op->facts.contracts && makes_scores(g_, id)) find_family(id);
-    }
+    for (int id = 0; id < g_.size; ++id) find_level(id);
     result_.code.reserve(g_.size + 64);
     copy_tables(result_, g_);
     for (int id = 0; id < g_.size; ++id) append(id);
@@ -36,13 +48,17 @@ class row_recomputation {
   }
 
  private:
-  /// What is computed from a product row by row, before anything that needs all of its rows.
-  struct family {
-    int product = -1;
-    /// Some of it is read later: it is made again for these.
-    bool is_read_late = false;
-    /// Where the copies of its values are that have been made.
-    list<int> copy_of;
+  /// Scores of one shape in one loop (or outside of all).
+  struct score_space {
+    extents shape;
+    int loop = -1;
+    /// A product reads some of them.
+    bool is_used = false;
+  };
+  struct score_copy {
+    int value = -1;
+    int level = 0;
+    int made = -1;
   };
 
   [[nodiscard]] constexpr bool is_row_step(int id, const extents& space) const {
@@ -53,95 +69,79 @@ class row_recomputation {
     if (i.op->fuse == fusion::broadcast) return i.shape == space && repeats_rows(i, g_[i.operand[0]].shape);
     return i.op->fuse == fusion::elementwise && (i.shape == space || i.shape == leading(space));
   }
-
-  constexpr void find_family(int product) {
-    if (family_[product] >= 0) return;
-    const int number = families_.size();
-    const extents& space = g_[product].shape;
-    family made;
-    made.product = product;
-    list<bool> late(g_.size - product, false);
-    family_[product] = number;
-    bool is_used = false;
-    for (int id = product + 1; id < g_.size; ++id) {
-      const instruction& i = g_[id];
-      bool reads = false;
-      bool is_late = false;
-      for (int k = 0; k < i.operand_count; ++k) {
-        const int o = g_.operand_at(i, k);
-        if (o < product) continue;
-        reads = reads || family_[o] == number;
-        is_late = is_late || late[o - product];
-      }
-      const bool is_step = i.loop == g_[product].loop && is_row_step(id, space);
-      if (!reads) {
-        late[id - product] = is_late;
-      } else if (is_late) {
-        late[id - product] = true;
-        made.is_read_late = made.is_read_late || is_step || role_of(id, number, product) != row_role::none;
-      } else if (is_step && family_[id] < 0) {
-        family_[id] = number;
-      } else {
-        late[id - product] = true;
-        is_used = is_used || role_of(id, number, product) != row_role::none;
-      }
-    }
-    made.is_read_late = made.is_read_late && is_used;
-    is_late_.push_back(static_cast<list<bool>&&>(late));
-    if (made.is_read_late) made.copy_of.resize(g_.size, -1);
-    families_.push_back(static_cast<family&&>(made));
+  /// Whether a product reads scores of a space, for a few rows at a time.
+  [[nodiscard]] constexpr bool is_row_reader(int id, int space) const {
+    const instruction& i = g_[id];
+    if (!i.op->facts.contracts || i.loop != spaces_[space].loop) return false;
+    const int scores = space_[i.operand[0]] == space ? 0 : 1;
+    if (!(g_[i.operand[scores]].shape == spaces_[space].shape)) return false;
+    return row_product_of(g_, id, scores).role != row_role::none;
   }
 
-  /// The role of a product that reads scores of the family `number`, which begins with `product`.
-  [[nodiscard]] constexpr row_role role_of(int id, int number, int product) const {
+  constexpr void find_level(int id) {
     const instruction& i = g_[id];
-    if (!i.op->facts.contracts) return row_role::none;
-    const int scores = family_[i.operand[0]] == number ? 0 : 1;
-    if (!(g_[i.operand[scores]].shape == g_[product].shape)) return row_role::none;
-    return row_product_of(g_, id, scores).role;
+    int space = -1;
+    for (int k = 0; k < i.operand_count && space < 0; ++k) space = space_[g_.operand_at(i, k)];
+    const bool is_step = space >= 0 && i.loop == spaces_[space].loop && is_row_step(id, spaces_[space].shape);
+    const bool reads = space >= 0 && !is_step && is_row_reader(id, space);
+    for (int k = 0; k < i.operand_count; ++k) {
+      const int o = g_.operand_at(i, k);
+      const bool by_rows = space_[o] >= 0 && space_[o] == space && (is_step || reads);
+      const bool waits = is_late_[o] || (space_[o] >= 0 && !by_rows);
+      level_[id] = larger_of(level_[id], level_[o] + (waits ? 1 : 0));
+      if (space_[o] >= 0 && !by_rows && g_[o].op->fuse != fusion::broadcast) kept_[o] = true;
+    }
+    if (reads) {
+      spaces_[space].is_used = true;
+      is_late_[id] = true;
+    } else if (is_step) {
+      space_[id] = space;
+    } else if (i.op->facts.contracts && makes_scores(g_, id)) {
+      space_[id] = find_space(g_[id].shape, i.loop);
+    }
+  }
+  constexpr int find_space(const extents& shape, int loop) {
+    for (int s = 0; s < spaces_.size(); ++s) {
+      if (spaces_[s].shape == shape && spaces_[s].loop == loop) return s;
+    }
+    return spaces_.push_back({shape, loop, false});
   }
 
   constexpr void append(int id) {
     instruction i = g_[id];
+    const bool is_row = space_[id] >= 0 || is_late_[id];
     for (int k = 0; k < i.operand_count; ++k) {
       int& operand = i.operand_at(k, result_.further.data());
-      const int o = operand;
-      operand = number_[o];
-      if (const int f = family_[o]; f >= 0 && families_[f].is_read_late && reads_late(id, f)) operand = again(f, o);
+      operand = is_row ? at_level(operand, level_[id]) : number_[operand];
     }
     sink_masks(i, id);
     if (i.loop >= 0) i.loop = number_[i.loop];
     number_[id] = result_.code.push_back(i);
   }
-  /// Whether an instruction that reads a family also needs what waits for all of its rows.
-  [[nodiscard]] constexpr bool reads_late(int id, int f) const {
-    const int product = families_[f].product;
-    if (family_[id] == f || !is_late_[f][id - product]) return false;
-    const instruction& i = g_[id];
-    const bool is_step = i.loop == g_[product].loop && is_row_step(id, g_[product].shape);
-    if (!is_step && role_of(id, f, product) == row_role::none) return false;
-    bool late = false;
-    for (int k = 0; k < i.operand_count; ++k) {
-      const int o = g_.operand_at(i, k);
-      late = late || (o >= product && is_late_[f][o - product]);
-    }
-    return late;
-  }
 
-  /// The copy of a value of a family, with all that it needs of the family.
-  constexpr int again(int f, int id) {
-    if (families_[f].copy_of[id] >= 0) return families_[f].copy_of[id];
+  /// The value of an instruction where it is read at this level: made again if it is one of scores that would have to
+  /// be stored for it.
+  constexpr int at_level(int id, int level) {
+    const int space = space_[id];
+    if (space < 0 || level_[id] == level || kept_[id] || !spaces_[space].is_used) return number_[id];
+    if (!(g_[id].shape == spaces_[space].shape)) return number_[id];
+    for (int n = copies_.size() - 1; n >= 0 && n >= copies_.size() - most_copies; --n) {
+      if (copies_[n].value == id && copies_[n].level == level) return copies_[n].made;
+    }
     instruction i = g_[id];
     for (int k = 0; k < i.operand_count; ++k) {
-      const int o = g_.operand_at(g_[id], k);
-      const int made = family_[o] == f ? again(f, o) : number_[o];
+      const int made = at_level(g_.operand_at(g_[id], k), level);
       i.operand[k] = made;
     }
     i.label = nullptr;
     sink_masks(i, id);
     if (i.loop >= 0) i.loop = number_[i.loop];
-    return families_[f].copy_of[id] = result_.code.push_back(i);
+    const int made = result_.code.push_back(i);
+    copies_.push_back({id, level, made});
+    return made;
   }
+  /// Readers of one level are not far from each other.
+  static constexpr int most_copies = 64;
 
   // --- masks --------------------------------------------------------------------------------------------------------
 
@@ -161,9 +161,9 @@ class row_recomputation {
       i.operand[k] = spread(g_[o].operand[0], i, targets);
     }
   }
-  [[nodiscard]] constexpr bool is_of_scores(const extents& space) const {
-    for (const family& f : families_) {
-      if (g_[f.product].shape == space) return true;
+  [[nodiscard]] constexpr bool is_of_scores(const extents& shape) const {
+    for (const score_space& s : spaces_) {
+      if (s.shape == shape) return true;
     }
     return false;
   }
@@ -200,7 +200,7 @@ class row_recomputation {
     return result_.code.push_back(i);
   }
 
-  /// Removes the masks that nothing reads any more.
+  /// Removes the masks and scores that nothing reads any more.
   constexpr void drop_unread() {
     const int size = result_.code.size();
     list<bool> is_read(size, false);
@@ -226,25 +226,37 @@ class row_recomputation {
   }
   [[nodiscard]] static constexpr bool may_go(const instruction& i) {
     const fusion fuse = i.op->fuse;
-    return fuse == fusion::elementwise || fuse == fusion::broadcast || fuse == fusion::source;
+    return fuse == fusion::elementwise || fuse == fusion::broadcast || fuse == fusion::source ||
+           fuse == fusion::reduction || i.op->facts.contracts;
   }
 
   graph_view g_;
   graph result_;
+  list<score_space> spaces_;
   /// The place of an instruction in the result.
   list<int> number_;
-  /// The family that a value belongs to, or -1.
-  list<int> family_;
-  list<family> families_;
-  /// For each family, from its product on: whether a value needs all rows of something in it.
-  list<list<bool>> is_late_;
+  /// By value: the space whose scores, or numbers for each of whose rows, it is, if it follows from scores row by row.
+  list<int> space_;
+  /// It is what a product makes of scores: complete when all rows have been read.
+  list<bool> is_late_;
+  list<int> level_;
+  /// Something reads it in another way than row by row, so it is stored.
+  list<bool> kept_;
+  list<score_copy> copies_;
 };
 
 }  // namespace detail
 
-/// The same program, whose gradients compute scores (row by row: partition/row_regions.hpp) again rather than read what
-/// the values did, and in which nothing that has an element for each row and key follows from their numbers alone.
+/// The same program, in which what waits for all rows of scores, as gradients do, computes them again (row by row:
+/// partition/row_regions.hpp) rather than read what was computed before, and in which nothing that has an element for
+/// each row and key follows from their numbers alone. Where keys are split over devices, each works with the maxima of
+/// its own (`split_row_preparation`).
 /// @pre the graph is partitioned, and collectives are where they start
-[[nodiscard]] constexpr graph recompute_rows(graph_view g) { return detail::row_recomputation(g).run(); }
+[[nodiscard]] constexpr graph recompute_rows(graph_view g) {
+  detail::split_row_preparation preparation(g);
+  if (!preparation.is_needed()) return detail::row_recomputation(g).run();
+  const graph prepared = preparation.run();
+  return detail::row_recomputation(prepared).run();
+}
 
 }  // namespace espalier

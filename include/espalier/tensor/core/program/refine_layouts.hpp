@@ -14,9 +14,11 @@ namespace espalier::detail {
 
 /// The largest number of values whose layouts are chosen together.
 inline constexpr int most_refined_values = 24;
-/// The number of moves that are priced for one choice, and in one constant evaluation, at most: clang's limit on steps
-/// is some ten thousand. A look at whether an op is disputed counts as a few.
+/// The number of moves that are priced for one choice at most. A constant evaluation ends with the choice after which
+/// it has priced `moves_in_evaluation`: clang's limit on steps is some three thousand moves of an op of many factors. A
+/// look at whether an op is disputed counts as a few.
 inline constexpr int most_moves_priced = 2000;
+inline constexpr int moves_in_evaluation = 500;
 inline constexpr int looks_in_evaluation = 1024;
 /// The number of moves that are priced for one program, after which layouts stay as they are.
 inline constexpr int most_moves_of_program = 32'000;
@@ -302,7 +304,7 @@ constexpr void lay_out(const mesh_shape& mesh, graph_view g, const factor_rule* 
   state.cause = cause;
   detail::refinement_progress at;
   while (!at.done)
-    at = detail::layout_refinement(mesh, g, rules, state).run(at, detail::most_moves_priced, least_bytes);
+    at = detail::layout_refinement(mesh, g, rules, state).run(at, detail::moves_in_evaluation, least_bytes);
 }
 
 }  // namespace espalier

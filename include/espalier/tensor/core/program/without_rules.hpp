@@ -36,6 +36,7 @@ template <class Op, class F> constexpr void for_each_rule(Op& op, const F& f) {
   f(op.windows);
   f(op.lower);
   f(op.identity);
+  f(op.shifts);
   f(op.fill);
   f(op.map);
   f(op.facts.is_operand);

@@ -38,23 +38,37 @@ struct annotation_entry {
   int priority = -1;
 };
 
+/// Whether a mesh has the axis, as its own or as that of a mesh joined with it (`joint_mesh`).
+template <class Mesh, class Axis> [[nodiscard]] constexpr bool is_own() {
+  if constexpr (requires { Mesh::template has<Axis>; }) {
+    return Mesh::template has<Axis>;
+  } else {
+    return Mesh::template index_of<Axis> >= 0;
+  }
+}
 /// Whether an annotation on this mesh may name the axis: it is the mesh's own, or that of another part (`submesh`).
 template <class Mesh, class Axis> [[nodiscard]] constexpr bool is_known() {
   if constexpr (requires { Mesh::template is_elsewhere<Axis>; }) {
-    return Mesh::template index_of<Axis> >= 0 || Mesh::template is_elsewhere<Axis>;
+    return is_own<Mesh, Axis>() || Mesh::template is_elsewhere<Axis>;
   } else {
-    return Mesh::template index_of<Axis> >= 0;
+    return is_own<Mesh, Axis>();
   }
 }
 template <class Mesh, class... Axes> [[nodiscard]] constexpr bool all_known() {
   return (is_known<Mesh, Axes>() && ...);
 }
-constexpr void add_axis(axis_list& list, int axis) {
-  if (axis >= 0) list = list.with(axis);
+/// The axes of the mesh that an axis stands for: itself, or those it is made of (`joint_mesh`).
+template <class Mesh, class Axis> [[nodiscard]] constexpr axis_list axes_behind() {
+  if constexpr (requires { Mesh::template axes_of<Axis>; }) {
+    return Mesh::template axes_of<Axis>;
+  } else {
+    constexpr int index = Mesh::template index_of<Axis>;
+    return index >= 0 ? axis_list(index) : axis_list{};
+  }
 }
 template <class Mesh, class... Axes> [[nodiscard]] constexpr axis_list split_by() {
   axis_list result;
-  if constexpr (all_known<Mesh, Axes...>()) (add_axis(result, Mesh::template index_of<Axes>), ...);
+  if constexpr (all_known<Mesh, Axes...>()) ((result = result.followed_by(axes_behind<Mesh, Axes>())), ...);
   return result;
 }
 

@@ -184,6 +184,7 @@ class item_finder {
     member made;
     made.launch = u;
     const auto add = [&](const fused_source& source, dtype type, bool writes) {
+      if (source.kind == source_kind::shifted) made.accesses.push_back({source.value, 0, false});
       if (source.kind != source_kind::memory) return;
       const row_map& map = source.rows;
       const bool dense = map.terms == 1 && map.divide[0] == 1 && map.modulo[0] == chain.rows;

@@ -66,11 +66,13 @@ class causal_finder {
     return is_long_row(c.columns) && !c.is_cut() && c.rows % c.columns == 0 &&
            kernels::triangle_grain % c.block_rows == 0 && can_run_again(c);
   }
-  /// Not if it overwrites an argument, which it may read.
+  /// Not if it overwrites an argument or a loop's carry, which it may read.
   [[nodiscard]] bool can_run_again(const fused_chain& c) const {
     for (int s = c.first_step; s < c.first_step + c.step_count; ++s) {
       const fused_source& to = t_.steps[s].result;
-      if (to.kind == source_kind::memory && t_.where[to.value].space == memory_space::argument) return false;
+      if (to.kind != source_kind::memory) continue;
+      if (t_.where[to.value].space == memory_space::argument) return false;
+      if (structure_of(t_.code[t_.root[to.value]]) == structure::loop_carry) return false;
     }
     return true;
   }
@@ -162,11 +164,13 @@ class causal_finder {
     add(other);
     for (const int one : relies_on(other)) add(one);
   }
-  /// Whether operand k is the maximum of each row of low values, found by this chain.
+  /// Whether operand k is the maximum of each row of low values, found by this chain or by one before it.
   [[nodiscard]] bool is_maximum(int u, const fused_step& step, int k) {
     const fused_source& from = step.operand[k];
-    return from.kind == source_kind::temporary && !step.wide[k] && t_.launch_of[from.value] == u &&
-           t_.code[from.value].op->fuse == fusion::reduction && hidden(from.value) == content::low;
+    if (from.kind == source_kind::constant || step.wide[k]) return false;
+    if (t_.code[from.value].op->fuse != fusion::reduction || hidden(from.value) != content::low) return false;
+    if (t_.launch_of[from.value] != u) rely(u, t_.launch_of[from.value]);
+    return true;
   }
   /// The value in a loop that an iteration of another one gets back.
   [[nodiscard]] int stacked(int value) const {

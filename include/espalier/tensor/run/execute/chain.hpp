@@ -44,7 +44,14 @@ template <class Kernels> class chain_runner {
       if (!t.launches[u].fused) continue;
       per_thread_ = larger_of(per_thread_, scratch_layout::bytes_per_thread(t.chains[u]));
       most_steps_ = larger_of(most_steps_, t.chains[u].step_count);
+      int shifts = 0;
+      for (int n = 0; n < t.chains[u].step_count; ++n) {
+        const fused_step& step = t.steps[t.chains[u].first_step + n];
+        for (int k = 0; k < step.operand_count; ++k) shifts += step.operand[k].kind == source_kind::shifted ? 1 : 0;
+      }
+      most_shifts_ = larger_of(most_shifts_, shifts);
     }
+    shifts_.resize(static_cast<std::size_t>(most_shifts_ * threads_));
     placed_.resize(static_cast<std::size_t>(most_steps_ * threads_));
     spreads_ = std::vector<std::atomic<bool>>(static_cast<std::size_t>(t.launch_count));
     forget_rows();
@@ -71,11 +78,12 @@ template <class Kernels> class chain_runner {
   template <class Address, class Boxes> void run(int u, char* scratch, const Address& address, const Boxes& boxes_of) {
     const fused_chain& chain = t_.chains[u];
     step_type* const steps = &placed_[0];
-    place_steps(chain, address, boxes_of, steps);
+    place_steps(chain, address, boxes_of, steps, shifts_.data());
     if (chain.is_cut()) return run_cut(chain, steps, scratch);
     const std::int64_t blocks = (chain.rows + chain.block_rows - 1) / chain.block_rows;
     const std::int64_t work = chain.rows * chain.columns * chain.step_count;
     const std::int64_t threads = work < 32768 ? 1 : smaller_of<std::int64_t>(threads_, blocks);
+    if (run_as_loop(u, steps, threads)) return;
     for (bool again = true; again;) {
       const std::int64_t triangle = side(u);
       if (triangle == 0) choose_streamed(chain, steps);
@@ -105,7 +113,7 @@ template <class Kernels> class chain_runner {
                               const Address& address, const Boxes& boxes_of) {
     const fused_chain& chain = t_.chains[u];
     step_type* const steps = &placed_[static_cast<std::size_t>(thread * most_steps_)];
-    place_steps(chain, address, boxes_of, steps);
+    place_steps(chain, address, boxes_of, steps, shifts_.data() + thread * most_shifts_);
     if (chain.is_cut()) {
       for (std::int64_t row = first; row < last; ++row)
         run_cut_row(chain, steps, row, 1, scratch + thread * per_thread_);
@@ -114,14 +122,14 @@ template <class Kernels> class chain_runner {
     return run_blocks(u, side(u), steps, first / chain.block_rows, last / chain.block_rows,
                       scratch + thread * per_thread_);
   }
-  /// The same of a chain in a row region, with lower triangles of this side, or 0. After a row's end as it is seen in
-  /// these rows, zeros are written up to column `end`, or, if that is 0, to the end.
+  /// The same of a chain in a row region, with lower triangles of this side, or 0. Zeros are written after what a row
+  /// sees: up to where the rows after it end, or column `end`, or, if that is 0, to the end.
   template <class Address, class Boxes>
   [[nodiscard]] bool run_rows(int u, std::int64_t first, std::int64_t last, int thread, char* scratch,
                               const Address& address, const Boxes& boxes_of, std::int64_t triangle, std::int64_t end) {
     const fused_chain& chain = t_.chains[u];
     step_type* const steps = &placed_[static_cast<std::size_t>(thread * most_steps_)];
-    place_steps(chain, address, boxes_of, steps);
+    place_steps(chain, address, boxes_of, steps, shifts_.data() + thread * most_shifts_);
     if (chain.is_cut()) {
       for (std::int64_t row = first; row < last; ++row)
         run_cut_row(chain, steps, row, 1, scratch + thread * per_thread_);
@@ -143,8 +151,10 @@ template <class Kernels> class chain_runner {
     });
   }
 
+  /// `shift`: room for the operands that are read further.
   template <class Address, class Boxes>
-  void place_steps(const fused_chain& chain, const Address& address, const Boxes& boxes_of, step_type* steps) const {
+  void place_steps(const fused_chain& chain, const Address& address, const Boxes& boxes_of, step_type* steps,
+                   placed_shift* shift) const {
     for (int n = 0; n < chain.step_count; ++n) {
       const int s = chain.first_step + n;
       const fused_step& step = t_.steps[s];
@@ -157,6 +167,14 @@ template <class Kernels> class chain_runner {
       for (int k = 0; k < step.operand_count; ++k) {
         placed.operand[k] = cursor_of(chain, step.operand[k], step.wide[k], step.operand_type[k],
                                       &numbers_[static_cast<std::size_t>(3 * s + k)], address);
+        if (step.operand[k].kind != source_kind::shifted) continue;
+        const shifted_rows& rows = t_.shifted[step.operand[k].shifted];
+        const instruction_boxes* boxes[shifted_rows::most]{};
+        for (int m = 0; m < rows.count; ++m) boxes[m] = boxes_of(rows.op[m]);
+        shift->base = static_cast<const char*>(address(rows.source));
+        shift->size = placed.operand[k].size;
+        t_.shifts->place(*shift, rows, t_.code, &boxes[0]);
+        placed.operand[k].shift = shift++;
       }
       if (step.accumulates) {
         placed.result = {};
@@ -171,6 +189,41 @@ template <class Kernels> class chain_runner {
       placed.type = step.type;
       placed.boxes = boxes_of(step.instruction);
     }
+  }
+
+  /// Runs the chain of launch `u` as one loop; false if it is none, or if elements are to be looked at step by step.
+  [[nodiscard]] bool run_as_loop(int u, const step_type* steps, std::int64_t threads) const {
+    const fused_chain& c = t_.chains[u];
+    const kernels::loop_function loop = kernels_.loop(u);
+    if (loop == nullptr || finite_.is_on() || side(u) > 0) return false;
+    void* at[4 * most_loop_steps]{};
+    for (int n = 0; n < c.step_count; ++n) {
+      const step_type& step = steps[n];
+      for (int k = 0; k < step.operand_count; ++k) at[4 * n + k] = step.operand[k].base;
+      if (!step.is_stored) continue;
+      at[4 * n + 3] = step.result.base;
+      // What is read there under another name is read before it is written.
+      for (int m = n + 1; m < c.step_count; ++m) {
+        for (int k = 0; k < steps[m].operand_count; ++k) {
+          if (is_read_anew(c, m, k) && steps[m].operand[k].base == step.result.base) return false;
+        }
+      }
+    }
+    // Ranges begin with cache lines, wherever rows begin.
+    const std::int64_t elements = c.rows * c.columns;
+    const auto cut = [=](std::int64_t t) { return t == threads ? elements : elements * t / threads / 64 * 64; };
+    if (threads == 1) {
+      loop({&at[0], 0, elements});
+    } else {
+      ESPALIER_OMP(parallel for num_threads(static_cast<int>(threads)) schedule(static))
+      for (std::int64_t t = 0; t < threads; ++t) loop({&at[0], cut(t), cut(t + 1)});
+    }
+    return true;
+  }
+  /// Whether operand k of a chain's step m is memory, and not what an earlier step has made.
+  [[nodiscard]] bool is_read_anew(const fused_chain& c, int m, int k) const {
+    const fused_source& from = t_.steps[c.first_step + m].operand[k];
+    return from.kind == source_kind::memory && step_making(c, t_.steps, m, from.value) < 0;
   }
 
   /// Sets the elements of a block's rows that are after its columns to zero: a multiple of 16 (see `is_long_row`).
@@ -262,9 +315,13 @@ template <class Kernels> class chain_runner {
         others = true;
         continue;
       }
-      for (int k = 0; k < step.operand_count; ++k) call.operand[k] = step.operand[k].block(row, b, own, common);
-      call.result = step.result.block(row, b, own, common);
       call.columns = step.combines ? c.blocks_of_row() : columns;
+      for (int k = 0; k < step.operand_count; ++k) {
+        const row_cursor& from = step.operand[k];
+        call.operand[k] = from.shift == nullptr ? from.block(row, b, own, common)
+                                                : t_.shifts->block(*from.shift, call, own + from.bytes);
+      }
+      call.result = step.result.block(row, b, own, common);
       call.boxes = step.boxes;
       step.function(call);
     }
@@ -275,7 +332,6 @@ template <class Kernels> class chain_runner {
   bool run_blocks(int u, std::int64_t side, const step_type* steps, std::int64_t first, std::int64_t last,
                   char* scratch, std::int64_t end = 0) {
     const fused_chain& c = t_.chains[u];
-    const std::int64_t cleared = end > 0 ? end : c.columns;
     for (int n = 0; n < c.step_count; ++n) {
       const fused_step& step = t_.steps[c.first_step + n];
       if (step.accumulates) {
@@ -283,7 +339,8 @@ template <class Kernels> class chain_runner {
         std::memset(sums, 0, static_cast<std::size_t>(c.columns * scratch_layout::element_bytes));
       }
     }
-    const std::int64_t lines = lines_of_step(c, steps);
+    // The rows of a region are in the second-level cache.
+    const std::int64_t lines = end > 0 ? 0 : lines_of_step(c, steps);
     const bool checks = finite_.is_on();
     bool streams = false;
     for (std::int64_t b = first; b < last; ++b) {
@@ -299,7 +356,11 @@ template <class Kernels> class chain_runner {
       call.first_row = row;
       for (int n = 0; n < c.step_count; ++n) {
         const step_type& step = steps[n];
-        for (int k = 0; k < step.operand_count; ++k) call.operand[k] = step.operand[k].block(row, scratch);
+        for (int k = 0; k < step.operand_count; ++k) {
+          const row_cursor& from = step.operand[k];
+          call.operand[k] = from.shift == nullptr ? from.block(row, scratch)
+                                                  : t_.shifts->block(*from.shift, call, scratch + from.bytes);
+        }
         call.result = step.result.block(row, scratch);
         if (step.is_streamed) call.result.data = scratch + scratch_layout::streamed(c);
         call.boxes = step.boxes;
@@ -310,6 +371,7 @@ template <class Kernels> class chain_runner {
           spreads_[static_cast<std::size_t>(u)].store(true, std::memory_order_relaxed);
           return false;
         }
+        const std::int64_t cleared = end > 0 ? smaller_of(end, call.columns + kernels::triangle_grain) : c.columns;
         if (call.columns < cleared && step.is_stored) clear_after(call, cleared, step.result.size);
         if (step.is_streamed) stream_rows(step.result.at(row), call, step.result.size);
         streams = streams || step.is_streamed;
@@ -357,7 +419,9 @@ template <class Kernels> class chain_runner {
   int threads_ = 1;
   std::int64_t per_thread_ = 0;
   int most_steps_ = 0;
-  plain_vector<step_type> placed_;  // for each thread
+  int most_shifts_ = 0;
+  plain_vector<step_type> placed_;     // for each thread
+  plain_vector<placed_shift> shifts_;  // also
   plain_vector<double> numbers_;
   /// The launches that have met a row that is hidden entirely, in this run.
   std::vector<std::atomic<bool>> spreads_;

@@ -12,14 +12,15 @@ namespace espalier::detail {
 /// The rows of a step's operand or result in memory. The plan's tables are too large to be read for every block.
 struct row_cursor {
   char* base = nullptr;
-  std::int64_t size = 0;         // of an element
-  std::int64_t bytes = 0;        // from row to row, if they are equally far apart
-  const row_map* map = nullptr;  // if they are not
-  std::int64_t step = 0;         // from row to row of a block, in elements
-  std::int64_t along = 0;        // from block to block of a row that is cut
-  bool is_temporary = false;     // then `bytes` is its place in the thread's scratch
-  bool is_of_row = false;        // a temporary that all blocks of a row that is cut have in common
-  bool is_stream = false;        // blocks pass over memory without a gap
+  std::int64_t size = 0;                // of an element
+  std::int64_t bytes = 0;               // from row to row, if they are equally far apart
+  const row_map* map = nullptr;         // if they are not
+  std::int64_t step = 0;                // from row to row of a block, in elements
+  std::int64_t along = 0;               // from block to block of a row that is cut
+  bool is_temporary = false;            // then `bytes` is its place in the thread's scratch
+  bool is_of_row = false;               // a temporary that all blocks of a row that is cut have in common
+  bool is_stream = false;               // blocks pass over memory without a gap
+  const placed_shift* shift = nullptr;  // if it is read further, and copied, where it ends, to `bytes` in the scratch
 
   [[nodiscard]] char* at(std::int64_t row) const {
     return base + (map == nullptr ? row * bytes : map->offset(row) * size);
@@ -129,6 +130,7 @@ template <class Address>
       cursor.along = cursor.size;
       cursor.is_temporary = cursor.is_of_row = true;
       break;
+    case source_kind::shifted: cursor.bytes = scratch_layout::temporary(c, source.slot, true); break;
     case source_kind::memory: {
       const row_map& map = source.rows;
       const bool moves = map.terms > 0 && map.divide[0] == 1;

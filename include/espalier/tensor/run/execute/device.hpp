@@ -24,15 +24,19 @@ namespace espalier::detail {
 /// The kernels of a compiled program: the functions that its tables hold.
 class compiled_kernels {
  public:
-  explicit compiled_kernels(const program_tables& t) : functions_(t.kernel_functions), blocks_(t.block_functions) {}
+  explicit compiled_kernels(const program_tables& t)
+      : functions_(t.kernel_functions), blocks_(t.block_functions), loops_(t.loop_functions) {}
 
   void run(int launch, const kernels::kernel_call& call) const { functions_[launch](call); }
   using block_function = kernels::block_function;
   [[nodiscard]] block_function block(int step) const { return blocks_[step]; }
+  /// Null: the launch's chain is no loop.
+  [[nodiscard]] kernels::loop_function loop(int launch) const { return loops_ == nullptr ? nullptr : loops_[launch]; }
 
  private:
   const kernel_function* functions_;
   const kernels::block_function* blocks_;
+  const kernels::loop_function* loops_;
 };
 
 /// One device at work: its memory, its part of every collective, and the walk over the steps, one launch after the

@@ -209,7 +209,8 @@ class item_executor final : public device_executor<Communicator, Kernels> {
       const int id = t_.order[t_.launches[m.launch].first];
       for (int k = 0; k < 2; ++k) call.operand[k] = at(t_.code[id].operand[k]);
       call.result = at(id);
-      call.keys = triangles && m.follows_mask ? seen : r.keys;
+      call.lower_triangle = triangles && m.follows_mask;
+      call.keys = call.lower_triangle ? seen : r.keys;
       call.scratch = room + m.scratch_at;
       const std::int64_t items_of_y = m.product->plan.items_of_y();
       call.begins_sum = call.first_row == 0 && call.item % items_of_y == 0;
@@ -222,7 +223,9 @@ class item_executor final : public device_executor<Communicator, Kernels> {
   void check_rows(int id, const kernels::row_call& call, const row_region& r) {
     for (std::int64_t i = 0; i < call.rows; ++i) {
       const std::int64_t first = (call.item * r.rows + call.first_row + i) * r.keys;
-      finite_.look_at(id, static_cast<const char*>(call.result) + first * size_of(t_.code[id].type), first, call.keys);
+      const std::int64_t seen = smaller_of(call.keys, call.first_row + i + 1);
+      finite_.look_at(id, static_cast<const char*>(call.result) + first * size_of(t_.code[id].type), first,
+                      call.lower_triangle ? seen : call.keys);
     }
   }
 

@@ -8,9 +8,11 @@
 #include <espalier/tensor/core/partition/lower.hpp>
 #include <espalier/tensor/core/program/program.hpp>
 #include <espalier/tensor/core/program/without_rules.hpp>
+#include <espalier/tensor/run/execute/chain_loops.hpp>
 #include <espalier/tensor/run/execute/message_tables.hpp>
 #include <espalier/tensor/run/kernels/kernels.hpp>
 #include <espalier/tensor/run/kernels/row_product.hpp>
+#include <espalier/tensor/run/kernels/shifted_rows.hpp>
 
 #include <cstddef>
 #include <utility>
@@ -27,7 +29,12 @@ struct program_tables : plan_view {
   const fused_step* steps = nullptr;
   int step_count = 0;
   const fused_chain* chains = nullptr;
+  /// Operands of steps that are read further; both are null if there are none.
+  const shifted_rows* shifted = nullptr;
+  const detail::shift_functions* shifts = nullptr;
   const kernels::block_function* block_functions = nullptr;
+  /// The chains that are one loop, by launch; null if there are none.
+  const kernels::loop_function* loop_functions = nullptr;
   const kernel_function* kernel_functions = nullptr;
   /// The products in row regions, by launch; null if there are none.
   const kernels::row_kernel* const* row_kernels = nullptr;
@@ -207,7 +214,12 @@ template <class Program> [[nodiscard]] program_tables tables_of() {
   t.steps = &lowered::value.steps[0];
   t.step_count = lowered::steps;
   t.chains = &lowered::value.chains[0];
+  if constexpr (lowered::shifted > 0) {
+    t.shifted = &lowered::value.shifted[0];
+    t.shifts = &detail::all_shift_functions;
+  }
   t.block_functions = detail::block_table<Program>(steps);
+  t.loop_functions = detail::loops_of<Program>();
   t.kernel_functions = detail::kernel_table<Program>(launches);
   t.kernel_scratch_bytes = detail::most_scratch<Program>(launches);
   if constexpr (kinds::has_row_regions) {

@@ -75,7 +75,9 @@ class world {
   /// finalised. If some rank does not come, the process ends after `ESPALIER_DEADLINE_SECONDS`, with words.
   /// In a program compiled without optimisation the root says so, in one line on stderr; `ESPALIER_QUIET=1` silences
   /// it.
-  template <MeshAxis... Axes> world(int& argc, char**& argv, mesh<Axes...>) : world(argc, argv, mesh<Axes...>::value) {
+  template <class Mesh>
+    requires(std::is_same_v<decltype(Mesh::value), const mesh_shape>)
+  world(int& argc, char**& argv, Mesh /*type*/) : world(argc, argv, Mesh::value) {
 #if !defined(__OPTIMIZE__)
     detail::warn_of_build(is_root());
 #endif

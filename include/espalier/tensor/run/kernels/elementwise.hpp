@@ -194,6 +194,7 @@ void map_block(const kernels::block_call& call, Operands... from) {
 
 /// The block kernel of an elementwise op: `Function::apply` computes one element from those of the operands.
 template <class Function> struct elementwise_block {
+  using function = Function;
   template <kernels::block_key Key> static void run(const kernels::block_call& call) {
     using result = storage_t<Key.type>;
     constexpr bool wide = result_is_wide<Key>;

@@ -75,28 +75,59 @@ struct table_slice {
   return mine;
 }
 
+/// What is known of a lookup's indices before any row is added: the rows that this device has and that some index
+/// names, and the indices that are the first to name theirs. One byte for each row, then one for each index.
+template <class Index>
+void mark_first(const table_shape& shape, interval here, const Index* indices, unsigned char* named,
+                unsigned char* is_first) {
+  const std::int64_t end = smaller_of(here.size, shape.rows);
+  fill_run(named, shape.rows, static_cast<unsigned char>(0));
+  for (std::int64_t n = 0; n < shape.count; ++n) {
+    const std::int64_t row = std::int64_t{indices[n]} - here.start;
+    is_first[n] = 0;
+    if (row < 0 || row >= end) continue;
+    is_first[n] = named[row] == 0 ? 1 : 0;
+    named[row] = 1;
+  }
+}
+
+/// The first update of a row is stored and later ones are added, in their order: rows are not filled with zeros to be
+/// read again. Adding it to zero makes a negative zero a positive one, as a sum would.
 template <class T, class Acc, class Index>
-void add_rows(const table_shape& shape, const table_slice& part, interval here, const Index* indices, const T* updates,
-              Acc* table) {
+void add_rows(const table_shape& shape, const table_slice& part, interval here, const Index* indices,
+              const unsigned char* named, const unsigned char* is_first, const T* updates, Acc* table) {
   const std::int64_t width = part.last - part.first;
   const std::int64_t end = smaller_of(part.row_last, here.size, shape.rows);
   for (std::int64_t o = part.outer_first; o < part.outer_last; ++o) {
     const Index* const own = indices + shape.first_index(o);
     Acc* slab = table + o * shape.rows * shape.inner + part.first;
-    for (std::int64_t r = part.row_first; r < part.row_last; ++r) fill_run(slab + r * shape.inner, width, Acc(0));
+    for (std::int64_t r = part.row_first; r < part.row_last; ++r) {
+      if (named[r] == 0) fill_run(slab + r * shape.inner, width, Acc(0));
+    }
     for (std::int64_t n = 0; n < shape.count; ++n) {
       const std::int64_t row = std::int64_t{own[n]} - here.start;
       if (row < part.row_first || row >= end) continue;
       Acc* to = slab + row * shape.inner;
       const T* from = updates + (o * shape.count + n) * shape.inner + part.first;
-      vector_loop(width, [=](std::int64_t i) { to[i] = static_cast<Acc>(to[i] + element_cast<Acc>(from[i])); });
+      if (is_first[n] != 0) {
+        vector_loop(width, [=](std::int64_t i) { to[i] = static_cast<Acc>(Acc(0) + element_cast<Acc>(from[i])); });
+      } else {
+        vector_loop(width, [=](std::int64_t i) { to[i] = static_cast<Acc>(to[i] + element_cast<Acc>(from[i])); });
+      }
     }
   }
 }
 
+/// Bytes for what `mark_first` finds, and for sums of another type than the result's.
+struct scatter_scratch {
+  std::int64_t sums = 0;
+  std::int64_t rows = 0;
+  std::int64_t count = 0;
+  [[nodiscard]] constexpr std::int64_t bytes() const { return sums + rows + count; }
+};
 template <class T, class R, class Index>
 void scatter_add_rows(const table_shape& shape, interval here, const Index* indices, const T* updates, R* to,
-                      void* scratch) {
+                      const scatter_scratch& room, void* scratch) {
   using acc = accumulator_t<R, reduction::sum>;  // bf16 would lose small updates of a large sum
   acc* sums = nullptr;
   if constexpr (sizeof(acc) != sizeof(R)) {
@@ -104,12 +135,15 @@ void scatter_add_rows(const table_shape& shape, interval here, const Index* indi
   } else {
     sums = reinterpret_cast<acc*>(to);  // the unsigned type of an integer may read and write it
   }
+  auto* const named = static_cast<unsigned char*>(scratch) + room.sums;
+  unsigned char* const is_first = named + room.rows;
+  mark_first(shape, here, indices, named, is_first);
   const std::int64_t elements = shape.outer * shape.rows * shape.inner;
   const std::int64_t work = elements + shape.outer * shape.count * shape.inner;
   const std::int64_t threads = threads_for(work, work);
   parallel_ranges(threads, work, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t t = first; t < last; ++t)
-      add_rows(shape, slice_of(shape, t, threads), here, indices, updates, sums);
+      add_rows(shape, slice_of(shape, t, threads), here, indices, named, is_first, updates, sums);
   });
   if constexpr (sizeof(acc) != sizeof(R)) {
     parallel_ranges(elements, elements, [=](std::int64_t first, std::int64_t last) {
@@ -135,10 +169,13 @@ template <> struct kernel<&ops::gather> : no_scratch {
 };
 
 template <> struct kernel<&ops::scatter_add> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key& key) {
+  static constexpr detail::scatter_scratch room(const kernel_key& key) {
     const std::int64_t bytes = size_of(facts_of(key.type).accumulate);
-    return bytes == size_of(key.type) ? 0 : key.shape.elements() * bytes;
+    return {.sums = bytes == size_of(key.type) ? 0 : key.shape.elements() * bytes,
+            .rows = key.shape[attributes_of<gather_attributes>(key).dim],
+            .count = key.operand_shape[0].elements()};
   }
+  static constexpr std::int64_t scratch_bytes(const kernel_key& key) { return room(key).bytes(); }
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     using index = storage_t<Key.operand_type[0]>;
@@ -146,7 +183,7 @@ template <> struct kernel<&ops::scatter_add> {
     constexpr detail::table_shape shape = detail::shape_of_table(Key.shape, Key.operand_shape[0], at);
     detail::scatter_add_rows(shape, call.boxes->result.dim[at.dim], static_cast<const index*>(call.operand[0]),
                              static_cast<const storage_t<Key.operand_type[1]>*>(call.operand[1]),
-                             static_cast<element*>(call.result), call.scratch);
+                             static_cast<element*>(call.result), room(Key), call.scratch);
   }
 };
 

@@ -119,21 +119,42 @@ template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr T at_most(T x,
                 0.0013888888929725729, 0.00019841269900740664, 2.4801507019639247e-05, 2.7557229733836135e-06,
                 2.762547524001016e-07, 2.5113982331697454e-08);
 }
+/// -2 times that of r = -2 s, of s: powers of two change no digit.
+[[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr float exp_tail_of_half(float s) {
+  return horner(s, -2 * 0.5F, 4 * 0.16666545F, -8 * 0.0416662917F, 16 * 0.00836636592F, -32 * 0.00139460235F);
+}
+[[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr double exp_tail_of_half(double s) {
+  return horner(s, -2 * 0.5000000000000004, 4 * 0.16666666666666685, -8 * 0.041666666666584216,
+                16 * 0.008333333333315807, -32 * 0.0013888888929725729, 64 * 0.00019841269900740664,
+                -128 * 2.4801507019639247e-05, 256 * 2.7557229733836135e-06, -512 * 2.762547524001016e-07,
+                1024 * 2.5113982331697454e-08);
+}
 
-/// x = n ln 2 + r with |r| <= ln 2 / 2; `scale_bits` holds n + 2 * bias in its low bits.
+/// x = n ln 2 + r with |r| <= ln 2 / 2; `scale_bits` holds n + 2 * bias in its low bits, or n + `Lift` * bias.
 template <class T> struct reduced {
   T remainder;
   float_bits<T> scale_bits;
 };
 
-template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr reduced<T> reduce_by_ln2(T x) {
+template <class T, int Lift = 2> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr reduced<T> reduce_by_ln2(T x) {
   using format = float_format<T>;
-  // Twice the bias is added to the rounding constant itself, so that n arrives positive and plain shifts suffice.
-  constexpr T round = format::to_integer + static_cast<T>(2 * format::bias);
+  // Twice the bias is added to the rounding constant itself, so that n arrives positive and plain shifts suffice. With
+  // the bias once, the bits of 2^n are one shift away, of n >= -bias.
+  constexpr T round = format::to_integer + static_cast<T>(Lift * static_cast<int>(format::bias));
   const T shifted = mul_add(x, format::log2_e, round);
   const T n = shifted - round;
   const T high = mul_add(-n, format::ln2_high, x);
   return {mul_add(-n, format::ln2_low, high), to_bits(shifted)};
+}
+
+/// -2 x = n ln 2 - 2 s, for x >= 0; `scale_bits` holds n + bias in its low bits.
+template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr reduced<T> reduce_by_half_ln2(T x) {
+  using format = float_format<T>;
+  constexpr T round = format::to_integer + static_cast<T>(format::bias);
+  const T shifted = mul_add(x, T(-2) * format::log2_e, round);
+  const T n = shifted - round;
+  const T high = mul_add(n, format::ln2_high / 2, x);
+  return {mul_add(n, format::ln2_low / 2, high), to_bits(shifted)};
 }
 
 /// log(1 + f) + exponent * ln 2, for f in [sqrt(1/2) - 1, sqrt(2) - 1].
@@ -221,36 +242,40 @@ template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr T log(T x) {
 }
 
 /// Hyperbolic tangent. Error <= 3 ulp (float and double); odd exactly, -0 stays -0, tanh(+-inf) = +-1.
-/// From e = expm1(-2|x|): tanh|x| = -e / (2 + e), which cancels nowhere.
+/// From e = expm1(-2|x|): tanh|x| = -e / (2 + e), which cancels nowhere. All but the scale is half as large and
+/// positive here, s = -r / 2 and h = -e / 2, which changes no digit: |x| need not be doubled first.
 template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr T tanh(T x) {
   using format = detail::float_format<T>;
   using bits = typename format::bits;
   const bits sign = detail::to_bits(x) & format::sign;
   T magnitude = detail::from_bits<T>(static_cast<bits>(detail::to_bits(x) ^ sign));
   magnitude = detail::at_most(magnitude, format::tanh_highest);
-  const auto [r, scale_bits] = detail::reduce_by_ln2(T(-2) * magnitude);
-  const T scale = detail::from_bits<T>(
-      static_cast<bits>((scale_bits << format::mantissa_bits) - (format::bias << format::mantissa_bits)));
-  const T tail = detail::mul_add(r * r, detail::exp_tail(r), r);
-  const T e = detail::mul_add(scale, tail, scale - T(1));
-  const T result = e / (T(-2) - e);
+  const auto [s, scale_bits] = detail::reduce_by_half_ln2(magnitude);
+  const T scale = detail::from_bits<T>(static_cast<bits>(scale_bits << static_cast<unsigned>(format::mantissa_bits)));
+  const T tail = detail::mul_add(s * s, detail::exp_tail_of_half(s), s);
+  const T h = detail::mul_add(scale, tail, detail::mul_add(scale, T(-0.5), T(0.5)));
+  const T result = h / (T(1) - h);
   return detail::from_bits<T>(static_cast<bits>((detail::to_bits(result) & ~format::sign) | sign));
 }
 
 }  // namespace espalier::kernels
 
 namespace espalier::detail {
+/// 1 + e^x, for `scale_lowest` <= x <= `exp_highest`.
+template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr T one_plus_exp_within(T x) {
+  using format = float_format<T>;
+  const auto [r, scale_bits] = reduce_by_ln2<T, 1>(x);
+  const T scale = from_bits<T>(static_cast<float_bits<T>>(scale_bits << static_cast<unsigned>(format::mantissa_bits)));
+  const T mantissa = mul_add(mul_add(exp_tail(r), r, T(1)), r, T(1));
+  return mul_add(mantissa, scale, T(1));
+}
 /// 1 + e^x, within 1.1 ulp; infinite from where 1 / (1 + e^x) is no normal number any more. A single power of two
 /// scales the result: a power too small for it is negligible against 1, and one too large becomes infinite.
 template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr T one_plus_exp(T x) {
   using format = float_format<T>;
   x = at_least(x, format::scale_lowest);
   x = at_most(x, format::exp_highest);
-  const auto [r, scale_bits] = reduce_by_ln2(x);
-  const T scale = from_bits<T>(
-      static_cast<float_bits<T>>((scale_bits - format::bias) << static_cast<unsigned>(format::mantissa_bits)));
-  const T mantissa = mul_add(r * r, exp_tail(r), r) + T(1);
-  return mul_add(mantissa, scale, T(1));
+  return one_plus_exp_within(x);
 }
 }  // namespace espalier::detail
 
@@ -278,12 +303,16 @@ template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr T silu_derivat
 }  // namespace espalier::kernels
 
 namespace espalier::detail {
-/// 2 u of the gelu below: 2 sqrt(2 / pi) (x + 0.044715 x^3).
+/// -2 u of the gelu below: -2 sqrt(2 / pi) (x + 0.044715 x^3).
 template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr T gelu_argument(T x) {
-  constexpr T linear = T(1.59576912160573071176);
-  constexpr T cubic = T(1.59576912160573071176 * 0.044715);
+  constexpr T linear = T(-1.59576912160573071176);
+  constexpr T cubic = T(-1.59576912160573071176 * 0.044715);
   return x * mul_add(cubic * x, x, linear);
 }
+/// From here on, e^(-2u) is negligible against 1; and up to `gelu_lowest` 1 + e^(-2u) is infinite, though 2^n of it is
+/// still the bits of a number: with x between the two, the exponential has no bounds of its own.
+template <class T> inline constexpr T gelu_highest = T(8);
+template <class T> inline constexpr T gelu_lowest = sizeof(T) == sizeof(float) ? T(-10.07) : T(-21.1615);
 }  // namespace espalier::detail
 
 namespace espalier::kernels {
@@ -291,15 +320,16 @@ namespace espalier::kernels {
 /// GELU in the tanh form of GPT-2: x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3) (Hendrycks, arXiv 1606.08415).
 /// Computed as x sigmoid(2u): the same function, without the cancellation of 1 + tanh for negative x. gelu(-inf) = -0.
 template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr T gelu(T x) {
-  const T bounded = detail::at_least(x, T(-64));
-  return bounded / detail::one_plus_exp(-detail::gelu_argument(bounded));
+  const T above = detail::at_least(x, detail::gelu_lowest<T>);
+  const T between = detail::at_most(above, detail::gelu_highest<T>);
+  return above / detail::one_plus_exp_within(detail::gelu_argument(between));
 }
 
 /// d gelu / dx = s + x s (1 - s) d(2u)/dx with s = sigmoid(2u).
 template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr T gelu_derivative(T x) {
-  T bounded = detail::at_least(x, T(-64));
-  bounded = detail::at_most(bounded, T(64));
-  const T s = sigmoid(detail::gelu_argument(bounded));
+  T bounded = detail::at_least(x, detail::gelu_lowest<T>);
+  bounded = detail::at_most(bounded, detail::gelu_highest<T>);
+  const T s = T(1) / detail::one_plus_exp_within(detail::gelu_argument(bounded));
   constexpr T linear = T(1.59576912160573071176);
   constexpr T cubic = T(3 * 1.59576912160573071176 * 0.044715);
   const T slope = detail::mul_add(cubic * bounded, bounded, linear);

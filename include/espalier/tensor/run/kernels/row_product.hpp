@@ -31,6 +31,9 @@ struct row_call {
   std::int64_t rows = 0;
   /// Of each row of scores, only the first so many count.
   std::int64_t keys = 0;
+  /// Of row r of an item, only those before the next multiple of `triangle_grain` after r do, and as many more are zero
+  /// as the row after it has.
+  bool lower_triangle = false;
   /// The thread comes to the item.
   bool begins_item = false;
   /// These are the first, or the last, rows of all that are summed up to the same result.
@@ -128,7 +131,7 @@ template <class T, class S, class X, class Y> class row_multiplication {
         copy_row(x() + i * p_.x_row + f * p_.x_feature, p_.x_feature, depth, strip + i * sizes::depth);
       }
       for (std::int64_t k = 0; k < call_.keys; k += sizes::columns) {
-        for (std::int64_t i = 0; i < call_.rows; i += sizes::rows) {
+        for (std::int64_t i = first_strip_with(k); i < call_.rows; i += sizes::rows) {
           multiply<strip_layout::kept_rows>(rows_at(i), depth, strip + i * sizes::depth, 0,
                                             panels + f * padded + k * depth, columns_at(k, p_.keys), f > 0,
                                             to + i * p_.keys + k, p_.keys);
@@ -148,19 +151,19 @@ template <class T, class S, class X, class Y> class row_multiplication {
       }
     }
     X* const to = static_cast<X*>(call_.result) + x_at_;
-    const auto depth_at = [&](std::int64_t k) { return smaller_of<std::int64_t>(sizes::depth, call_.keys - k); };
     for (std::int64_t k = 0; k < call_.keys; k += sizes::depth) {
-      for (std::int64_t i = 0; i < call_.rows; i += sizes::rows) {
+      for (std::int64_t i = first_strip_with(k); i < call_.rows; i += sizes::rows) {
+        const std::int64_t depth = smaller_of<std::int64_t>(sizes::depth, keys_of_strip(i) - k);
         for (std::int64_t r = 0; r < rows_at(i); ++r)
-          copy_row(scores() + (i + r) * p_.keys + k, 1, depth_at(k), strip + r * sizes::depth);
+          copy_row(scores() + (i + r) * p_.keys + k, 1, depth, strip + r * sizes::depth);
         for (std::int64_t f = 0; f < p_.features; f += sizes::columns) {
           const T* const panel = panels + f * p_.keys + k * sizes::columns;
           if constexpr (is_plain<X>) {
-            multiply<strip_layout::kept_rows>(rows_at(i), depth_at(k), strip, 0, panel, columns_at(f, p_.features),
-                                              k > 0, to + i * p_.x_row + f, p_.x_row);
+            multiply<strip_layout::kept_rows>(rows_at(i), depth, strip, 0, panel, columns_at(f, p_.features), k > 0,
+                                              to + i * p_.x_row + f, p_.x_row);
           } else {
-            multiply<strip_layout::kept_rows>(rows_at(i), depth_at(k), strip, 0, panel, columns_at(f, p_.features),
-                                              k > 0, sums + i * p_.features + f, p_.features);
+            multiply<strip_layout::kept_rows>(rows_at(i), depth, strip, 0, panel, columns_at(f, p_.features), k > 0,
+                                              sums + i * p_.features + f, p_.features);
           }
         }
       }
@@ -201,12 +204,30 @@ template <class T, class S, class X, class Y> class row_multiplication {
         std::memset(to + k * step, 0, static_cast<std::size_t>(p_.features) * sizeof(T));
     }
     for (std::int64_t k = 0; k < call_.keys; k += sizes::rows) {
-      for (std::int64_t f = 0; f < p_.features; f += sizes::columns) {
-        multiply<strip_layout::columns>(smaller_of<std::int64_t>(sizes::rows, call_.keys - k), call_.rows, from + k,
-                                        p_.keys, panels + f * call_.rows, columns_at(f, p_.features), true,
-                                        to + k * step + f, step);
+      const std::int64_t first = first_row_with(k);
+      for (std::int64_t f = 0; f < p_.features && first < call_.rows; f += sizes::columns) {
+        multiply<strip_layout::columns>(smaller_of<std::int64_t>(sizes::rows, call_.keys - k), call_.rows - first,
+                                        from + first * p_.keys + k, p_.keys,
+                                        panels + f * call_.rows + first * sizes::columns, columns_at(f, p_.features),
+                                        true, to + k * step + f, step);
       }
     }
+  }
+
+  /// The first row of the block that has a key from number `k` on: in a lower triangle rows before it have none.
+  [[nodiscard]] std::int64_t first_row_with(std::int64_t k) const {
+    constexpr std::int64_t grain = kernels::triangle_grain;
+    if (!call_.lower_triangle) return 0;
+    return larger_of<std::int64_t>(0, k / grain * grain - call_.first_row);
+  }
+  [[nodiscard]] std::int64_t first_strip_with(std::int64_t k) const {
+    return first_row_with(k) / sizes::rows * sizes::rows;
+  }
+  /// Of the strip of rows from `i` on, so many keys count.
+  [[nodiscard]] std::int64_t keys_of_strip(std::int64_t i) const {
+    constexpr std::int64_t grain = kernels::triangle_grain;
+    if (!call_.lower_triangle) return call_.keys;
+    return smaller_of(call_.keys, ((call_.first_row + i + rows_at(i) - 1) / grain + 1) * grain);
   }
 
   [[nodiscard]] std::int64_t rows_at(std::int64_t i) const {

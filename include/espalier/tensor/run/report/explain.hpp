@@ -163,7 +163,7 @@ class explanation {
     cell[op] = op_text(id);
     cell[result] = layout_text(i, of_.code.annotations[i.annotation]);
     const bool again = !rows_.empty() && rows_.back().cell[line] == cell[line] && rows_.back().cell[op] == cell[op] &&
-                       rows_.back().cell[result] == cell[result];
+                       rows_.back().cell[result] == cell[result] && runs_like(rows_.back().id, id);
     if (!again) {
       cell[because_of] = cause_text(i.origin);
       rows_.emplace_back().cell = std::move(cell);
@@ -190,12 +190,21 @@ class explanation {
     return most;
   }
 
+  /// Whether numbers of both may be added up: what nobody knows the times of is not counted with what runs once.
+  [[nodiscard]] bool runs_like(int one, int other) const { return endless_around(one) == endless_around(other); }
+  /// The innermost loop around it of which nobody knows how often it runs, or -1.
+  [[nodiscard]] int endless_around(int id) const {
+    int region = of_.code[id].loop;
+    while (region >= 0 && region_kind_of(of_.code[region]) != region_kind::until) region = of_.code[region].loop;
+    return region;
+  }
+
   /// `3`, `at most 3` where a branch is not always taken or a loop may end early, `3 per iteration` where nobody knows
   /// how often a loop runs.
   [[nodiscard]] std::string times_text(int id, std::int64_t count) const {
     bool is_most = false;
+    if (endless_around(id) >= 0) return joined({count, " per iteration"});
     for (int region = of_.code[id].loop; region >= 0; region = of_.code[region].loop) {
-      if (region_kind_of(of_.code[region]) == region_kind::until) return joined({count, " per iteration"});
       is_most = is_most || region_kind_of(of_.code[region]) != region_kind::counted;
     }
     return joined({is_most ? "at most " : "", count});

@@ -45,20 +45,20 @@ struct like_parameters {
 /// all-gathered.
 template <MeshAxis Axis, int Extent> struct split_state {
   template <class State> constexpr State operator()(const State& x, source_line where = source_line::current()) const {
-    constexpr int axis = State::mesh::template index_of<Axis>;
+    constexpr axis_list axis = detail::axes_behind<typename State::mesh, Axis>();
     constexpr int dim = [] {
       for (int d = 0; d < State::rank; ++d) {
         if (State::shape[d] == Extent) return d;
       }
       return -1;
     }();
-    if constexpr (axis < 0 || dim < 0) {
+    if constexpr (axis.empty() || dim < 0) {
       return x;
     } else {
       builder& b = *x.owner;
       b.at(where);
       sharding placement = sharding::all_open(State::rank);
-      placement.dim[dim] = axis_list(axis);
+      placement.dim[dim] = axis;
       return State(b, emit::annotated(b, ops::shard, x.id, b.annotate(State::shape, placement)));
     }
   }

@@ -1,0 +1,955 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/tensor/core/graph/called_from.hpp>
+#include <espalier/tensor/core/program/manual/collectives.hpp>
+
+#include <cstdint>
+
+// Code for one shard as code for all: the graph of a region, whose tensors have the shapes of shards, becomes part of
+// the graph around it, whose tensors are whole. A tensor that differs from device to device gets a leading dimension
+// for each axis along which it does, which has an element for each device and is split over that axis: so a device
+// holds its own shard. What is the same on all devices has no such dimension. A psum is a sum over it, a permutation
+// moves its elements, an all_gather is a change of layout, and all passes work as ever.
+
+namespace espalier::detail {
+
+/// The mistakes that only the graph of a region shows.
+enum class shard_fault : std::uint8_t {
+  nothing,
+  partial_in_nonlinear_op,
+  product_of_partials,
+  partial_meets_whole,
+  laid_out_along_manual_axis,
+  decision_varies,
+  not_for_shards,
+  too_many_dimensions,
+};
+
+/// The positions of an op's attributes that say something about dimensions, from `op_facts::attributes`.
+struct dimension_attributes {
+  /// Numbers of dimensions, sets of them, and lists; -1 or 0 if there are none.
+  std::uint32_t numbers = 0;
+  std::uint32_t sets = 0;
+  std::uint32_t lists = 0;
+  int windows = -1;
+};
+[[nodiscard]] constexpr bool starts_with(const char* text, const char* word) {
+  while (*word != '\0') {
+    if (*text++ != *word++) return false;
+  }
+  return *text == '\0' || *text == ' ';
+}
+[[nodiscard]] constexpr dimension_attributes dimension_attributes_of(const op_info& op) {
+  dimension_attributes found;
+  int at = 0;
+  for (const char* c = op.facts.attributes; *c != '\0';) {
+    const unsigned bit = 1U << static_cast<unsigned>(at);
+    if (starts_with(c, "dim") || starts_with(c, "second_dim")) found.numbers |= bit;
+    while (*c != '\0' && *c != ' ' && *c != ':') ++c;
+    if (*c == ':') {
+      if (starts_with(c, ":set")) found.sets |= bit;
+      if (starts_with(c, ":dims")) found.lists |= bit;
+      if (starts_with(c, ":windows")) found.windows = at;
+      while (*c != '\0' && *c != ' ') ++c;
+    }
+    if (*c == ' ') ++c;
+    ++at;
+  }
+  return found;
+}
+
+/// Appends the instructions of a region to the graph around it.
+class shard_mapping {
+ public:
+  /// @param own the axes that the region is by hand along, those of regions around it apart
+  constexpr shard_mapping(const mesh_shape& mesh, axis_mask own, const builder& from, builder& to)
+      : mesh_(mesh),
+        own_(own),
+        from_(from),
+        to_(to),
+        id_(from.size(), -1),
+        lead_(from.size(), 0U),
+        terms_(from.size(), 0U) {}
+
+  shard_fault fault = shard_fault::nothing;
+  int fault_at = -1;
+  axis_mask fault_axes = 0;
+
+  /// Operand `id` of the graph around is the argument `argument` of the region, cut as `split` says for each dimension.
+  constexpr void enter(int argument, int id, const sharding& split) {
+    extents apart;
+    axis_list order;
+    axis_mask axes = split.tiled();
+    int place[max_axes]{};
+    axis_list rest;
+    for (int d = 0; d < split.rank; ++d) {
+      std::int64_t extent = to_[id].shape[d];
+      for (int n = 0; n < split.dim[d].size(); ++n) {
+        place[split.dim[d][n]] = apart.rank;
+        apart.append(mesh_.size[split.dim[d][n]]);
+        extent /= mesh_.size[split.dim[d][n]];
+        if (apart.rank == max_rank) return too_many(argument, axes);
+      }
+      if (apart.rank == max_rank) return too_many(argument, axes);
+      rest = rest.with(apart.rank);
+      apart.append(extent);
+    }
+    for (int a = 0; a < mesh_.rank; ++a) {
+      if (has_axis(axes, a)) order = order.with(place[a]);
+    }
+    const int whole = axes == 0 ? unchanged(to_, id) : id;
+    const int cut = emit::transpose(to_, emit::reshape(to_, whole, apart), order.followed_by(rest));
+    set(argument, pinned(cut, axes, ops::shard), axes);
+  }
+
+  /// Finds along which axes each value has a leading dimension, and a partial's axes; a loop's carries have what they
+  /// start with and what they get.
+  constexpr void find_states() {
+    list<int> next_of(from_.size(), -1);
+    for (int id = 0; id < from_.size(); ++id) {
+      if (structure_of(from_[id]) == structure::loop_next) next_of[from_[id].operand[0]] = id;
+    }
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (int id = 0; id < from_.size(); ++id) {
+        const instruction& i = from_[id];
+        if (structure_of(i) == structure::argument || marks_loop(structure_of(i))) continue;
+        axis_mask lead = 0;
+        axis_mask terms = 0;
+        for (int k = 0; k < i.operand_count; ++k) {
+          lead |= lead_[from_.operand_at(i, k)];
+          terms |= terms_[from_.operand_at(i, k)];
+        }
+        if (i.op == &ops::by_hand) after_by_hand(attributes_of<by_hand_attributes>(i), lead, terms);
+        if (next_of[id] >= 0) {
+          lead |= lead_[next_of[id]];
+          terms |= terms_[next_of[id]];
+        }
+        if (lead == lead_[id] && terms == terms_[id]) continue;
+        lead_[id] = lead;
+        terms_[id] = terms;
+        changed = true;
+      }
+    }
+    for (int id = 0; id < from_.size() && fault == shard_fault::nothing; ++id) check_state(id);
+  }
+
+  /// Appends all instructions.
+  /// @pre find_states() has found no fault
+  constexpr void run() {
+    const source_line where = to_.where;
+    for (int id = 0; id < from_.size() && fault == shard_fault::nothing; ++id) {
+      if (id_[id] >= 0) continue;
+      to_.where = from_[id].where;
+      translate(id);
+      if (id_[id] >= 0 && from_[id].label != nullptr) to_[id_[id]].label = from_[id].label;
+    }
+    to_.where = where;
+  }
+
+  /// Value `id` of the region as a tensor of the graph around: shards joined as `split` says.
+  /// @pre the value does not vary along axes of the region that `split` does not name
+  constexpr int leave(int id, const sharding& split) {
+    const axis_mask axes = split.tiled();
+    if ((lead_[id] & ~axes) != 0) return failing(shard_fault::not_for_shards, id, lead_[id] & ~axes);
+    const extents local = from_[id].shape;
+    if (count_of(axes) + local.rank > max_rank) return failing(shard_fault::too_many_dimensions, id, axes);
+    if (axes == 0) return unchanged(to_, id_[id]);
+    const int value = pinned(led(id, axes), axes, ops::shard);
+    axis_list order;
+    extents joined;
+    for (int d = 0; d < local.rank; ++d) {
+      std::int64_t extent = local[d];
+      for (int n = 0; n < split.dim[d].size(); ++n) {
+        order = order.with(place_of(split.dim[d][n], axes));
+        extent *= mesh_.size[split.dim[d][n]];
+      }
+      order = order.with(count_of(axes) + d);
+      joined.append(extent);
+    }
+    return emit::reshape(to_, emit::transpose(to_, value, order), joined);
+  }
+
+  [[nodiscard]] constexpr int value(int id) const { return id_[id]; }
+
+ private:
+  // --- states --------------------------------------------------------------------------------------------------------
+
+  constexpr void after_by_hand(const by_hand_attributes& how, axis_mask& lead, axis_mask& terms) const {
+    const axis_mask axes = how.axes & own_;
+    switch (how.kind) {
+      case by_hand_kind::vary: break;
+      case by_hand_kind::terms: terms |= axes; break;
+      case by_hand_kind::sum:
+      case by_hand_kind::max:
+      case by_hand_kind::min:
+      case by_hand_kind::gather:
+      case by_hand_kind::broadcast:
+        lead &= ~axes;
+        terms &= ~axes;
+        break;
+      case by_hand_kind::scatter:
+        lead |= axes;
+        terms &= ~axes;
+        break;
+      case by_hand_kind::own_part:
+      case by_hand_kind::exchange:
+      case by_hand_kind::shift:
+      case by_hand_kind::permute:
+      case by_hand_kind::only_on:
+      case by_hand_kind::index: lead |= axes; break;
+    }
+  }
+
+  constexpr void check_state(int id) {
+    const instruction& i = from_[id];
+    if (marks_loop(structure_of(i))) {
+      // What they read decides: a loop_end reads its loop_begin, too.
+      const int entry = i.operand_count > 0 ? i.operand[i.operand_count - 1] : -1;
+      if (entry >= 0 && (lead_[entry] | terms_[entry]) != 0)
+        failing(shard_fault::decision_varies, id, lead_[entry] | terms_[entry]);
+      return;
+    }
+    if (i.op == &ops::by_hand || is_further_result(i)) return;
+    axis_mask all = 0;
+    axis_mask twice = 0;
+    axis_mask common = ~axis_mask{0};
+    axis_mask other_than_first = 0;
+    for (int k = 0; k < i.operand_count; ++k) {
+      const axis_mask terms = terms_[from_.operand_at(i, k)];
+      twice |= all & terms;
+      all |= terms;
+      common &= terms;
+      if (k > 0) other_than_first |= terms;
+    }
+    if (all == 0) return;
+    switch (structure_of(i)) {
+      case structure::loop_carry:
+        if (terms_[i.operand[0]] != terms_[id])
+          failing(shard_fault::partial_meets_whole, id, terms_[id] & ~terms_[i.operand[0]]);
+        return;
+      case structure::loop_next:
+        if (terms_[i.operand[1]] != terms_[id])
+          failing(shard_fault::partial_meets_whole, id, terms_[id] & ~terms_[i.operand[1]]);
+        return;
+      case structure::none: break;
+      default: return;
+    }
+    switch (i.op->linear) {
+      case linearity::none: failing(shard_fault::partial_in_nonlinear_op, id, all); break;
+      case linearity::first:
+        if (other_than_first != 0) failing(shard_fault::partial_in_nonlinear_op, id, other_than_first);
+        break;
+      case linearity::joint:
+        if (common != all) failing(shard_fault::partial_meets_whole, id, all & ~common);
+        break;
+      case linearity::each:
+        if (twice != 0) failing(shard_fault::product_of_partials, id, twice);
+        break;
+    }
+  }
+
+  // --- values with leading dimensions
+  // ---------------------------------------------------------------------------------
+
+  constexpr int failing(shard_fault what, int id, axis_mask axes) {
+    if (fault == shard_fault::nothing) {
+      fault = what;
+      fault_at = id;
+      fault_axes = axes;
+    }
+    return -1;
+  }
+  constexpr void too_many(int id, axis_mask axes) { failing(shard_fault::too_many_dimensions, id, axes); }
+  constexpr void set(int id, int made, axis_mask lead) {
+    id_[id] = made;
+    lead_[id] = lead;
+  }
+
+  /// The leading dimension of an axis, where there is one for each of `lead`.
+  [[nodiscard]] static constexpr int place_of(int axis, axis_mask lead) { return count_of(lead & (bit_of(axis) - 1)); }
+  [[nodiscard]] constexpr extents with_lead(axis_mask lead, const extents& local) const {
+    extents shape;
+    for (int a = 0; a < mesh_.rank; ++a) {
+      if (has_axis(lead, a)) shape.append(mesh_.size[a]);
+    }
+    for (int d = 0; d < local.rank; ++d) shape.append(local[d]);
+    return shape;
+  }
+  /// A value that has leading dimensions for `has`, repeated along those of `lead`.
+  constexpr int led(int made, axis_mask has, axis_mask lead) {
+    if (has == lead) return made;
+    const extents from = to_[made].shape;
+    extents local;
+    for (int d = count_of(has); d < from.rank; ++d) local.append(from[d]);
+    axis_list targets;
+    for (int a = 0; a < mesh_.rank; ++a) {
+      if (has_axis(has, a)) targets = targets.with(place_of(a, lead));
+    }
+    for (int d = 0; d < local.rank; ++d) targets = targets.with(count_of(lead) + d);
+    return emit::broadcast(to_, made, with_lead(lead, local), targets);
+  }
+  constexpr int led(int id, axis_mask lead) { return led(id_[id], lead_[id], lead); }
+
+  /// The value with each leading dimension split over its axis, whole along the other axes of the region, and its other
+  /// dimensions open for the automatic ones.
+  constexpr int pinned(int made, axis_mask lead, const op_info& op) {
+    sharding placement = sharding::all_open(to_[made].shape.rank);
+    placement.replicated = own_ & ~lead;
+    for (int a = 0; a < mesh_.rank; ++a) {
+      if (!has_axis(lead, a)) continue;
+      placement.dim[place_of(a, lead)] = axis_list(a);
+      placement.open &= ~(1U << static_cast<unsigned>(place_of(a, lead)));
+    }
+    return emit::annotated(to_, op, made, to_.annotate(to_[made].shape, placement));
+  }
+  constexpr int held(int made, axis_mask lead) {
+    return requests_of(to_[made]) == layout_request::annotation ? made : pinned(made, lead, ops::shard);
+  }
+  [[nodiscard]] static constexpr std::int64_t bit_of_dimension(int d) { return std::int64_t{1} << d; }
+
+  // --- one instruction
+  // ------------------------------------------------------------------------------------------------
+
+  constexpr void translate(int id) {
+    const instruction i = from_[id];
+    const axis_mask lead = lead_[id];
+    if (count_of(lead) + i.shape.rank > max_rank) return too_many(id, lead);
+    if (i.op->facts.passes_operands) {
+      failing(shard_fault::not_for_shards, id, own_);
+      return;
+    }
+    switch (structure_of(i)) {
+      case structure::none: break;
+      case structure::argument:
+      case structure::result: return;
+      case structure::loop_begin: return begin_loop(id);
+      case structure::loop_end:
+        emit::loop_end(to_, i.operand_count > 1 ? id_[i.operand[1]] : -1);
+        id_[id] = to_.size() - 1;
+        return;
+      case structure::loop_carry: {
+        const int before = prepared_[id];
+        return set(id, emit::loop_carry(to_, before), lead);
+      }
+      case structure::loop_slice: return slice_of_loop(id);
+      case structure::loop_next: return set(id, emit::loop_next(to_, id_[i.operand[0]], led(i.operand[1], lead)), lead);
+      case structure::loop_result: return set(id, emit::loop_result(to_, id_[i.operand[0]]), lead);
+      case structure::loop_stack: return stack_of_loop(id);
+      case structure::loop_sum: return set(id, emit::loop_sum(to_, id_[i.operand[0]]), lead);
+    }
+    if (i.op == &ops::by_hand) return by_hand(id);
+    if (i.op->facts.contracts && i.operand_count == 2) return product(id);
+    if (i.op == &ops::gather) return lookup(id);
+    if (i.op == &ops::scatter_add) return add_rows(id);
+    if (i.op == &ops::dynamic_slice) return cut_somewhere(id);
+    if (i.op == &ops::dynamic_update_slice) return write_somewhere(id);
+    ordinary(id);
+  }
+
+  /// An op that does the same for each element of the leading dimensions: the same op, with more dimensions.
+  constexpr void ordinary(int id) {
+    const instruction i = from_[id];
+    const axis_mask lead = lead_[id];
+    const int k = count_of(lead);
+    instruction made = i;
+    made.further = -1;
+    made.annotation = -1;
+    made.shape = with_lead(lead, i.shape);
+    const dimension_attributes dims = dimension_attributes_of(*i.op);
+    if (dims.windows >= 0) {
+      if (dims.numbers == 0 && lead != 0) return in_batch(id, dims.windows);
+      list<placed_window> windows;
+      const int count = dims.numbers != 0 ? i.operand_count : i.shape.rank - 2;
+      for (int n = 0; n < count; ++n) {
+        placed_window one = from_.result().windows[static_cast<int>(i.attribute[dims.windows]) + n];
+        if (dims.numbers != 0) one.dim += k;
+        windows.push_back(one);
+      }
+      made.attribute[dims.windows] = to_.add_windows(windows.data(), count);
+    }
+    for (int n = 0; n < max_attributes && k > 0; ++n) {
+      const unsigned bit = 1U << static_cast<unsigned>(n);
+      if ((dims.numbers & bit) != 0 && made.attribute[n] >= 0) made.attribute[n] += k;
+      if ((dims.sets & bit) != 0) made.attribute[n] <<= k;
+      if ((dims.lists & bit) != 0) {
+        const axis_list before = axis_list::from_code(static_cast<std::uint32_t>(made.attribute[n]));
+        axis_list shifted;
+        for (int d = 0; d < k; ++d) shifted = shifted.with(d);
+        for (int d = 0; d < before.size(); ++d) shifted = shifted.with(before[d] + k);
+        made.attribute[n] = shifted.code();
+      }
+    }
+    if (i.annotation >= 0) {
+      layout wanted = from_.result().annotations[i.annotation];
+      const axis_mask by_hand = (wanted.placement.tiled() | wanted.placement.unreduced) & own_;
+      if (by_hand != 0) {
+        failing(shard_fault::laid_out_along_manual_axis, id, by_hand);
+        return;
+      }
+      made.annotation = shifted_annotation(wanted, lead);
+    }
+    list<int> operands;
+    for (int n = 0; n < i.operand_count; ++n) operands.push_back(led(from_.operand_at(i, n), lead));
+    const int appended = to_.append(made, operands.data(), operands.size());
+    set(id, appended, lead);
+    if (lead != 0 && !is_further_result(i) && !is_mapped(id, k)) failing(shard_fault::not_for_shards, id, lead);
+  }
+
+  constexpr int shifted_annotation(const layout& wanted, axis_mask lead) {
+    const int k = count_of(lead);
+    sharding placement = sharding::whole(wanted.placement.rank + k);
+    placement.open = (wanted.placement.open & ~sharding::decided_early) << static_cast<unsigned>(k);
+    placement.replicated = wanted.placement.replicated | (own_ & ~lead);
+    placement.unreduced = wanted.placement.unreduced;
+    for (int a = 0; a < mesh_.rank; ++a) {
+      if (has_axis(lead, a)) placement.dim[place_of(a, lead)] = axis_list(a);
+    }
+    for (int d = 0; d < wanted.placement.rank; ++d) placement.dim[d + k] = wanted.placement.dim[d];
+    return to_.annotate(with_lead(lead, wanted.shape), placement, wanted.priority);
+  }
+
+  /// Whether the op with k more dimensions does for each of their elements what it did without: each is a dimension of
+  /// all operands and of the result that splits into parts, and the others correspond as before.
+  [[nodiscard]] constexpr bool is_mapped(int id, int k) const {
+    const instruction& i = from_[id];
+    if (i.op->factors == nullptr) return false;
+    const factor_rule before = i.op->factors(from_.view(id));
+    if (before.count + k > max_factors) return false;
+    const factor_rule after = i.op->factors(to_.view(id_[id]));
+    int more = 0;
+    for (int d = 0; d < k; ++d) {
+      // A dimension of one device need not be a factor.
+      if (!after.result[d].empty()) {
+        if (after.result[d].size() != 1 || after.kind[after.result[d][0]] != factor_kind::pass) return false;
+        ++more;
+      } else if (to_[id_[id]].shape[d] != 1) {
+        return false;
+      }
+      for (int n = 0; n < i.operand_count; ++n) {
+        if (!(after.dims_of(n)[d] == after.result[d])) return false;
+      }
+    }
+    if (after.count != before.count + more) return false;
+    int same[max_factors];
+    for (int& one : same) one = -1;
+    const auto correspond = [&](const factor_list& one, const factor_list& other) {
+      if (one.size() != other.size()) return false;
+      for (int n = 0; n < one.size(); ++n) {
+        if (same[one[n]] >= 0 && same[one[n]] != other[n]) return false;
+        same[one[n]] = other[n];
+        if (before.kind[one[n]] != after.kind[other[n]] || before.size[one[n]] != after.size[other[n]]) return false;
+      }
+      return true;
+    };
+    for (int d = 0; d < i.shape.rank; ++d) {
+      if (!correspond(before.result[d], after.result[d + k])) return false;
+    }
+    for (int n = 0; n < i.operand_count; ++n) {
+      for (int d = 0; d < from_[from_.operand_at(i, n)].shape.rank; ++d) {
+        if (!correspond(before.dims_of(n)[d], after.dims_of(n)[d + k])) return false;
+      }
+    }
+    return true;
+  }
+
+  /// An op on a batch, such as a convolution: the batches of all devices are one. Operands without a batch, such as its
+  /// filter, must be the same on all devices.
+  constexpr void in_batch(int id, int windows_at) {
+    const instruction i = from_[id];
+    const axis_mask lead = lead_[id];
+    const factor_rule rule = i.op->factors(from_.view(id));
+    const factor_list batch = rule.result[0];
+    std::int64_t devices = mesh_.parts(lead);
+    list<int> operands;
+    for (int n = 0; n < i.operand_count; ++n) {
+      const int operand = from_.operand_at(i, n);
+      const bool has_batch = rule.dims_of(n)[0] == batch && batch.size() == 1;
+      if (!has_batch && lead_[operand] != 0) {
+        failing(shard_fault::not_for_shards, id, lead_[operand]);
+        return;
+      }
+      if (!has_batch) {
+        operands.push_back(id_[operand]);
+        continue;
+      }
+      extents merged = from_[operand].shape;
+      merged[0] *= devices;
+      operands.push_back(emit::reshape(to_, led(operand, lead), merged));
+    }
+    instruction made = i;
+    made.further = -1;
+    made.shape[0] *= devices;
+    const int first = static_cast<int>(i.attribute[windows_at]);
+    made.attribute[windows_at] = to_.add_windows(&from_.result().windows[first], i.shape.rank - 2);
+    const int appended = to_.append(made, operands.data(), operands.size());
+    set(id, emit::reshape(to_, appended, with_lead(lead, i.shape)), lead);
+  }
+
+  /// The letters of a term, after one for each leading dimension.
+  [[nodiscard]] constexpr einsum_term with_letters(axis_mask lead, const einsum_term& of) const {
+    einsum_term made;
+    for (int a = 0; a < mesh_.rank; ++a) {
+      if (has_axis(lead, a)) made.append(static_cast<char>('0' + a));
+    }
+    for (int d = 0; d < of.size(); ++d) made.append(of[d]);
+    return made;
+  }
+  /// A product of two: an operand that is the same on all devices is not repeated.
+  constexpr void product(int id) {
+    const instruction i = from_[id];
+    const einsum_attributes terms = attributes_of<einsum_attributes>(i);
+    const int left = i.operand[0];
+    const int right = i.operand[1];
+    if (count_of(lead_[left]) + terms.left.size() > max_rank || count_of(lead_[right]) + terms.right.size() > max_rank)
+      return too_many(id, lead_[id]);
+    const einsum_attributes mapped{with_letters(lead_[left], terms.left), with_letters(lead_[right], terms.right),
+                                   with_letters(lead_[id], terms.result)};
+    set(id,
+        to_.append(with_attributes(builder::make(*i.op, i.type, with_lead(lead_[id], i.shape), id_[left], id_[right]),
+                                   mapped)),
+        lead_[id]);
+  }
+
+  /// `made`, whose dimensions are those of `order` in turn, in their own order.
+  constexpr int sorted(int made, axis_list order) {
+    axis_list source;
+    for (int d = 0; d < order.size(); ++d) {
+      for (int n = 0; n < order.size(); ++n) {
+        if (order[n] == d) source = source.with(n);
+      }
+    }
+    return emit::transpose(to_, made, source);
+  }
+
+  constexpr void lookup(int id) {
+    const instruction i = from_[id];
+    const int table = i.operand[0];
+    const int indices = i.operand[1];
+    const int along = attributes_of<gather_attributes>(i).dim;
+    const axis_mask lead = lead_[id];
+    const int k = count_of(lead);
+    if ((lead_[table] & lead_[indices]) == 0) {
+      const int made = emit::gather(to_, id_[table], id_[indices], along + count_of(lead_[table]));
+      axis_list order;
+      const auto add_leads = [&](axis_mask of) {
+        for (int a = 0; a < mesh_.rank; ++a) {
+          if (has_axis(of, a)) order = order.with(place_of(a, lead));
+        }
+      };
+      add_leads(lead_[table]);
+      for (int d = 0; d < along; ++d) order = order.with(k + d);
+      add_leads(lead_[indices]);
+      for (int d = along; d < i.shape.rank; ++d) order = order.with(k + d);
+      return set(id, sorted(made, order), lead);
+    }
+    // Each device has its own table and its own indices: a product with ones where an index names the row.
+    if (k + i.shape.rank > max_rank) return too_many(id, lead);
+    const int hit = emit::convert(to_, hits_of(indices, lead, from_[table].shape[along]), i.type);
+    einsum_term rows;
+    einsum_term result;
+    for (int d = 0; d < from_[table].shape.rank; ++d) {
+      rows.append(d == along ? 'v' : static_cast<char>('A' + d));
+      result.append(d == along ? 'n' : static_cast<char>('A' + d));
+    }
+    const int made = emit::einsum(to_, hit, with_letters(lead, term_of("nv")), led(table, lead),
+                                  with_letters(lead, rows), with_letters(lead, result));
+    set(id, emit::reshape(to_, made, with_lead(lead, i.shape)), lead);
+  }
+  [[nodiscard]] static constexpr einsum_term term_of(const char* letters) {
+    einsum_term term;
+    for (; *letters != '\0'; ++letters) term.append(*letters);
+    return term;
+  }
+  /// [devices ..., indices, rows]: whether the index is that of the row.
+  constexpr int hits_of(int indices, axis_mask lead, std::int64_t rows) {
+    const int k = count_of(lead);
+    extents flat;
+    flat.append(from_[indices].shape.elements());
+    const int numbers = emit::convert(to_, led(indices, lead), dtype::i64);
+    const int in_a_row = emit::reshape(to_, numbers, with_lead(lead, flat));
+    flat.append(rows);
+    const extents wide = with_lead(lead, flat);
+    const int repeated = emit::broadcast_along(to_, in_a_row, wide, bit_of_dimension(k + 1));
+    return emit::compare(to_, ops::equal, repeated, emit::iota(to_, dtype::i64, wide, k + 1));
+  }
+
+  /// The gradient of a lookup.
+  constexpr void add_rows(int id) {
+    const instruction i = from_[id];
+    const int indices = i.operand[0];
+    const int updates = i.operand[1];
+    const int along = attributes_of<gather_attributes>(i).dim;
+    const axis_mask lead = lead_[id];
+    const int k = count_of(lead);
+    if (lead_[indices] == 0) {
+      const extents shape = with_lead(lead, i.shape);
+      return set(id, emit::scatter_add(to_, shape, id_[indices], led(updates, lead), along + k), lead);
+    }
+    if (k + i.shape.rank > max_rank) return too_many(id, lead);
+    const int hit = emit::convert(to_, hits_of(indices, lead, i.shape[along]), i.type);
+    extents rows = i.shape;
+    rows[along] = from_[indices].shape.elements();
+    einsum_term given;
+    einsum_term result;
+    for (int d = 0; d < i.shape.rank; ++d) {
+      given.append(d == along ? 'n' : static_cast<char>('A' + d));
+      result.append(d == along ? 'v' : static_cast<char>('A' + d));
+    }
+    const int values = emit::reshape(to_, led(updates, lead), with_lead(lead, rows));
+    set(id,
+        emit::einsum(to_, hit, with_letters(lead, term_of("nv")), values, with_letters(lead, given),
+                     with_letters(lead, result)),
+        lead);
+  }
+
+  /// A number for all elements of `shape`, which has leading dimensions of `lead`; the value has those of its own.
+  constexpr int everywhere(int id, axis_mask lead, const extents& shape) {
+    const int made = led(emit::convert(to_, id_[id], dtype::i32), lead_[id], lead);
+    std::int64_t repeated = 0;
+    for (int d = count_of(lead); d < shape.rank; ++d) repeated |= bit_of_dimension(d);
+    return emit::broadcast_along(to_, made, shape, repeated);
+  }
+  constexpr int clamped(int made, std::int64_t most) {
+    const int zero = emit::constant_like(to_, made, 0);
+    const int last = emit::constant_like(to_, made, static_cast<double>(most));
+    const extents shape = to_[made].shape;
+    const int above = to_.append(ops::maximum, dtype::i32, shape, made, zero);
+    return to_.append(ops::minimum, dtype::i32, shape, above, last);
+  }
+
+  constexpr void cut_somewhere(int id) {
+    const instruction i = from_[id];
+    const int start = i.operand[1];
+    const axis_mask lead = lead_[id];
+    const int k = count_of(lead);
+    const auto how = attributes_of<dynamic_slice_attributes>(i);
+    const int dim = static_cast<int>(how.dim) + k;
+    const int value = led(i.operand[0], lead);
+    if (lead_[start] == 0) return set(id, emit::dynamic_slice(to_, value, id_[start], dim, how.size), lead);
+    const extents shape = with_lead(lead, i.shape);
+    const int first = clamped(everywhere(start, lead, shape), how.extent - how.size);
+    const int places = emit::add(to_, first, emit::iota(to_, dtype::i32, shape, dim));
+    set(id, emit::take_along(to_, value, places, dim), lead);
+  }
+
+  constexpr void write_somewhere(int id) {
+    const instruction i = from_[id];
+    const axis_mask lead = lead_[id];
+    const int k = count_of(lead);
+    const auto how = attributes_of<dynamic_update_slice_attributes>(i);
+    const int whole = led(i.operand[0], lead);
+    int update = led(i.operand[1], lead);
+    emit::placed_at at[2];
+    axis_mask decides = 0;
+    for (int n = 2; n < i.operand_count; ++n) {
+      at[n - 2] = {static_cast<int>(how.dim_of(n)) + k, id_[i.operand[n]]};
+      decides |= lead_[i.operand[n]];
+    }
+    if (decides == 0) return set(id, emit::dynamic_update_slice(to_, whole, update, at[0], at[1]), lead);
+    const extents shape = with_lead(lead, i.shape);
+    int inside = -1;
+    for (int n = 2; n < i.operand_count; ++n) {
+      const int dim = at[n - 2].dim;
+      const std::int64_t size = to_[update].shape[dim];
+      const extents narrow = to_[update].shape;
+      const int first = clamped(everywhere(i.operand[n], lead, narrow), shape[dim] - size);
+      const int places = emit::add(to_, first, emit::iota(to_, dtype::i32, narrow, dim));
+      update = emit::put_along(to_, update, places, dim, shape[dim]);
+      const int start = clamped(everywhere(i.operand[n], lead, shape), shape[dim] - size);
+      const int from_first = emit::subtract(to_, emit::iota(to_, dtype::i32, shape, dim), start);
+      const int not_before = emit::compare(to_, ops::less_equal, emit::constant_like(to_, from_first, 0), from_first);
+      const int not_after =
+          emit::compare(to_, ops::less, from_first, emit::constant_like(to_, from_first, static_cast<double>(size)));
+      const int here = to_.append(ops::logical_and, dtype::boolean, shape, not_before, not_after);
+      inside = inside < 0 ? here : to_.append(ops::logical_and, dtype::boolean, shape, inside, here);
+    }
+    set(id, emit::select(to_, inside, update, whole), lead);
+  }
+
+  // --- loops
+  // ----------------------------------------------------------------------------------------------------------
+
+  /// What carries start with, and what is taken layer by layer, gets its form before the loop.
+  constexpr void begin_loop(int id) {
+    const instruction i = from_[id];
+    prepared_.resize(from_.size());
+    for (int inside = id + 1; inside < from_.size(); ++inside) {
+      const instruction& one = from_[inside];
+      if (structure_of(one) == structure::loop_end && one.operand[0] == id) break;
+      if (one.loop != id) continue;
+      if (structure_of(one) == structure::loop_carry) prepared_[inside] = led(one.operand[0], lead_[inside]);
+      if (structure_of(one) != structure::loop_slice) continue;
+      const int stacked = one.operand[0];
+      prepared_[inside] = structure_of(from_[stacked]) == structure::loop_stack ? -1 : layers_first(stacked);
+    }
+    instruction made = i;
+    if (i.operand_count > 0) made.operand[0] = id_[i.operand[0]];
+    to_.loop = to_.append(made);
+    id_[id] = to_.loop;
+  }
+  /// [layers, devices ..., rest] of [devices ..., layers, rest].
+  constexpr int layers_first(int id) {
+    const int k = count_of(lead_[id]);
+    axis_list order(k);
+    for (int d = 0; d < k + from_[id].shape.rank; ++d) {
+      if (d != k) order = order.with(d);
+    }
+    return emit::transpose(to_, id_[id], order);
+  }
+  constexpr void slice_of_loop(int id) {
+    const int stacked = from_[id].operand[0];
+    const bool is_stack = structure_of(from_[stacked]) == structure::loop_stack;
+    set(id, emit::loop_slice(to_, is_stack ? stacks_[stacked] : prepared_[id]), lead_[id]);
+  }
+  constexpr void stack_of_loop(int id) {
+    const axis_mask lead = lead_[id];
+    const int k = count_of(lead);
+    stacks_.resize(from_.size());
+    stacks_[id] = emit::loop_stack(to_, id_[from_[id].operand[0]]);
+    axis_list order;
+    for (int d = 1; d <= k; ++d) order = order.with(d);
+    order = order.with(0);
+    for (int d = k + 1; d < to_[stacks_[id]].shape.rank; ++d) order = order.with(d);
+    set(id, emit::transpose(to_, stacks_[id], order), lead);
+  }
+
+  // --- functions of one shard
+  // -----------------------------------------------------------------------------------------
+
+  /// The same value. Inside of a loop, one of the loop's own.
+  constexpr int same(int made) { return to_.loop >= 0 && to_[made].loop != to_.loop ? emit::copy(to_, made) : made; }
+
+  constexpr void by_hand(int id) {
+    const instruction i = from_[id];
+    // What moves here is written, whatever the mode around (program/explicit_mode.hpp).
+    const int caller = to_.caller;
+    to_.caller = i.where.caller;
+    {
+      const caller_entry scope(&to_, scope_entry(all_kinds_allowed));
+      to_.where.caller = to_.caller;
+      by_hand_in_scope(id);
+    }
+    to_.caller = caller;
+  }
+  constexpr void by_hand_in_scope(int id) {
+    const instruction i = from_[id];
+    by_hand_attributes how = attributes_of<by_hand_attributes>(i);
+    const axis_mask mine = how.axes & own_;
+    const axis_mask others = how.axes & ~own_;
+    const int x = i.operand[0];
+    int made = id_[x];
+    axis_mask lead = lead_[x];
+    if (mine != 0) made = by_hand(id, how, mine, made, lead);
+    if (fault != shard_fault::nothing) return;
+    if (others != 0) {
+      // Along axes that the code around is by hand along: it is a function of that one.
+      const int k = count_of(lead);
+      how.axes = others;
+      const bool has_dim = how.kind == by_hand_kind::gather || how.kind == by_hand_kind::own_part ||
+                           how.kind == by_hand_kind::scatter || how.kind == by_hand_kind::exchange;
+      if (has_dim) how.first += k;
+      if (how.kind == by_hand_kind::exchange) how.second += k;
+      made = emit::by_hand(to_, made, how, with_lead(lead, i.shape));
+    }
+    set(id, same(made), lead);
+  }
+
+  constexpr int by_hand(int id, const by_hand_attributes& how, axis_mask axes, int made, axis_mask& lead) {
+    if (how.kind == by_hand_kind::vary || how.kind == by_hand_kind::terms) return made;
+    const extents local = from_[from_[id].operand[0]].shape;
+    const int axis = list_of(axes)[0];
+    const int first = static_cast<int>(how.first);
+    const auto need_lead = [&] {
+      made = led(made, lead, lead | axes);
+      lead |= axes;
+    };
+    // What comes after may have another layout; up to here shards are shards.
+    if (lead != 0 && how.kind != by_hand_kind::index) made = held(made, lead);
+    if (count_of(lead | axes) + local.rank + (how.kind == by_hand_kind::exchange ? 1 : 0) > max_rank)
+      return failing(shard_fault::too_many_dimensions, id, lead | axes);
+    switch (how.kind) {
+      case by_hand_kind::vary:
+      case by_hand_kind::terms: return made;
+      case by_hand_kind::sum: return pinned(summed(made, axes, lead), lead, ops::shard);
+      case by_hand_kind::max:
+      case by_hand_kind::min: {
+        const auto kind = how.kind == by_hand_kind::max ? reduction::max : reduction::min;
+        made = emit::reduce(to_, kind, made, lead_dimensions(axes, lead));
+        lead &= ~axes;
+        return pinned(made, lead, ops::shard);
+      }
+      case by_hand_kind::gather: {
+        need_lead();
+        const int moved = lead_before(made, axis, lead, first);
+        extents joined = local;
+        joined[first] *= mesh_.size[axis];
+        lead &= ~axes;
+        return pinned(emit::reshape(to_, moved, with_lead(lead, joined)), lead, ops::shard_value);
+      }
+      case by_hand_kind::own_part: return own_part(made, axis, lead, first, local);
+      case by_hand_kind::scatter: {
+        made = summed(made, axes, lead);
+        // Terms until here: otherwise the layout of the result would pass on to before the sum.
+        sharding placement = sharding::all_open(to_[made].shape.rank);
+        for (int a = 0; a < mesh_.rank; ++a) {
+          if (has_axis(lead, a)) placement.dim[place_of(a, lead)] = axis_list(a);
+        }
+        placement.unreduced = axes;
+        made = emit::annotated(to_, ops::shard, made, to_.annotate(to_[made].shape, placement));
+        return own_part(made, axis, lead, first, local);
+      }
+      case by_hand_kind::exchange: {
+        need_lead();
+        return exchanged(made, axis, lead, first, static_cast<int>(how.second), local);
+      }
+      case by_hand_kind::shift:
+        need_lead();
+        return pinned(emit::roll(to_, made, place_of(axis, lead), how.first), lead, ops::shard);
+      case by_hand_kind::permute:
+        need_lead();
+        return pinned(permuted(made, axis, lead, device_pairs(how.first, how.second)), lead, ops::shard);
+      case by_hand_kind::broadcast: {
+        need_lead();
+        const int row = emit::slice(to_, made, place_of(axis, lead), how.first, 1);
+        lead &= ~axes;
+        return pinned(emit::reshape(to_, row, with_lead(lead, local)), lead, ops::shard_value);
+      }
+      case by_hand_kind::only_on: {
+        need_lead();
+        const int dim = place_of(axis, lead);
+        const int here = emit::iota(to_, dtype::i32, to_[made].shape, dim);
+        const int root = emit::constant_like(to_, here, static_cast<double>(how.first));
+        return pinned(emit::keep_where(to_, emit::compare(to_, ops::equal, here, root), made), lead, ops::shard);
+      }
+      case by_hand_kind::index: {
+        lead = axes;
+        return pinned(emit::iota(to_, dtype::i32, with_lead(lead, extents{}), 0), lead, ops::shard);
+      }
+    }
+    return made;
+  }
+
+  [[nodiscard]] constexpr std::int64_t lead_dimensions(axis_mask axes, axis_mask lead) const {
+    std::int64_t dims = 0;
+    for (int a = 0; a < mesh_.rank; ++a) {
+      if (has_axis(axes & lead, a)) dims |= bit_of_dimension(place_of(a, lead));
+    }
+    return dims;
+  }
+  /// The sum over devices. What has no leading dimension is the same on all of them.
+  constexpr int summed(int made, axis_mask axes, axis_mask& lead) {
+    const std::int64_t copies = mesh_.parts(axes & ~lead);
+    if (copies > 1) made = emit::scale(to_, made, static_cast<double>(copies));
+    made = emit::reduce_sum(to_, made, lead_dimensions(axes, lead));
+    lead &= ~axes;
+    return made;
+  }
+  /// The leading dimension of an axis moved to directly before dimension `dim` of the shard.
+  constexpr int lead_before(int made, int axis, axis_mask lead, int dim) {
+    const int k = count_of(lead);
+    axis_list order;
+    for (int d = 0; d < to_[made].shape.rank; ++d) {
+      if (d == k + dim) order = order.with(place_of(axis, lead));
+      if (d != place_of(axis, lead)) order = order.with(d);
+    }
+    return emit::transpose(to_, made, order);
+  }
+  /// The device's own piece of dimension `dim` of what is the same on all devices.
+  constexpr int own_part(int made, int axis, axis_mask& lead, int dim, const extents& local) {
+    const int k = count_of(lead);
+    extents apart;
+    for (int d = 0; d < to_[made].shape.rank; ++d) {
+      if (d == k + dim) apart.append(mesh_.size[axis]);
+      apart.append(d == k + dim ? local[dim] / mesh_.size[axis] : to_[made].shape[d]);
+    }
+    const axis_mask with_axis = lead | bit_of(axis);
+    axis_list order;
+    for (int d = 0; d < apart.rank; ++d) {
+      if (d == place_of(axis, with_axis)) order = order.with(k + dim);
+      if (d != k + dim) order = order.with(d);
+    }
+    lead = with_axis;
+    return pinned(emit::transpose(to_, emit::reshape(to_, made, apart), order), lead, ops::shard);
+  }
+  constexpr int exchanged(int made, int axis, axis_mask lead, int split, int concat, const extents& local) {
+    const int k = count_of(lead);
+    const int at = place_of(axis, lead);
+    const int devices = mesh_.size[axis];
+    extents apart;
+    for (int d = 0; d < k + local.rank; ++d) {
+      if (d == k + split) apart.append(devices);
+      apart.append(d == k + split ? local[split] / devices : to_[made].shape[d]);
+    }
+    // Pieces have a dimension; now it is that one which is split over the axis.
+    const int pieces = emit::reshape(to_, made, apart);
+    sharding placement = sharding::all_open(apart.rank);
+    placement.replicated = own_ & ~lead;
+    const auto close = [&](int d, axis_list axes) {
+      placement.dim[d] = axes;
+      placement.open &= ~(1U << static_cast<unsigned>(d));
+    };
+    for (int a = 0; a < mesh_.rank; ++a) {
+      if (has_axis(lead, a)) close(place_of(a, lead), a == axis ? axis_list{} : axis_list(a));
+    }
+    close(k + split, axis_list(axis));
+    const int moved = emit::annotated(to_, ops::shard, pieces, to_.annotate(apart, placement));
+    // Sources are joined along `concat`, whose number counts the new dimension.
+    const int to_dim = k + concat + (concat >= split ? 1 : 0);
+    axis_list order;
+    for (int d = 0; d < apart.rank; ++d) {
+      if (d == at) {
+        order = order.with(k + split);
+        continue;
+      }
+      if (d == k + split) continue;
+      if (d == to_dim) order = order.with(at);
+      order = order.with(d);
+    }
+    extents joined = local;
+    joined[split] /= devices;
+    joined[concat] *= devices;
+    return pinned(emit::reshape(to_, emit::transpose(to_, moved, order), with_lead(lead, joined)), lead, ops::shard);
+  }
+  constexpr int permuted(int made, int axis, axis_mask lead, const device_pairs& pairs) {
+    const int devices = mesh_.size[axis];
+    const int dim = place_of(axis, lead);
+    const extents shape = to_[made].shape;
+    int total = -1;
+    for (int by = 0; by < devices; ++by) {
+      int here = -1;
+      int count = 0;
+      for (int device = 0; device < devices; ++device) {
+        const int source = pairs.source_of(device);
+        if (source < 0 || (device - source + devices) % devices != by) continue;
+        const int index = emit::iota(to_, dtype::i32, shape, dim);
+        const int number = emit::constant_like(to_, index, device);
+        const int one = emit::compare(to_, ops::equal, index, number);
+        here = here < 0 ? one : to_.append(ops::logical_or, dtype::boolean, shape, here, one);
+        ++count;
+      }
+      if (count == 0) continue;
+      const int rolled = emit::roll(to_, made, dim, by);
+      const int kept = count == devices ? rolled : emit::keep_where(to_, here, rolled);
+      total = total < 0 ? kept : emit::add(to_, total, kept);
+    }
+    return total;
+  }
+
+  const mesh_shape& mesh_;
+  axis_mask own_;
+  const builder& from_;
+  builder& to_;
+  /// Of each instruction of the region: its counterpart, the axes that this one has leading dimensions of, and those
+  /// along which it is a partial.
+  list<int> id_;
+  list<axis_mask> lead_;
+  list<axis_mask> terms_;
+  /// Of carries and slices, what they read, in the form that they read; of stacks, with the layers first.
+  list<int> prepared_;
+  list<int> stacks_;
+};
+
+}  // namespace espalier::detail

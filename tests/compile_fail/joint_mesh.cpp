@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#include <espalier/core.hpp>
+
+/// Several meshes over the same devices that do not fit together.
+namespace ep = espalier;
+
+namespace {
+
+struct data : ep::axis<"data", 2> {};
+struct model : ep::axis<"model", 4> {};
+struct rows : ep::axis<"rows", 4> {};
+struct columns : ep::axis<"columns", 2> {};
+struct thirds : ep::axis<"thirds", 3> {};
+struct pairs : ep::axis<"pairs", 2> {};
+
+using grid = ep::mesh<data, model>;
+
+#if defined(CASE_number)
+using both = ep::joint_mesh<grid, ep::mesh<rows, thirds>>;
+#elif defined(CASE_ids)
+using both = ep::joint_mesh<grid, ep::device_ids<ep::mesh<rows, columns>, 0, 1, 2, 3, 4, 5, 6, 6>>;
+#elif defined(CASE_order)
+using both = ep::joint_mesh<ep::mesh<rows>, ep::device_ids<ep::mesh<model>, 0, 1, 3, 2>>;
+#elif defined(CASE_common)
+using both = ep::joint_mesh<ep::mesh<pairs, thirds>, ep::mesh<thirds, columns>>;
+#else
+using both = ep::joint_mesh<grid, ep::mesh<rows, columns>>;
+#endif
+
+struct function {
+#if defined(CASE_overlap)
+  constexpr auto operator()(auto x) const { return ep::shard<rows, model>(x); }  // overlap
+#else
+  constexpr auto operator()(auto x) const { return ep::shard<data, columns>(x); }
+#endif
+};
+
+#if defined(CASE_number) || defined(CASE_ids) || defined(CASE_order) || defined(CASE_common)
+constexpr int devices = both::devices;  // meshes
+#else
+using step = ep::program<both, function, ep::f32<8, 8>>;
+static_assert(step::flops() == 0);  // program
+#endif
+
+}  // namespace
+
+// clang-format off
+// kind(CASE_number): joined meshes of different numbers of devices
+// expect(CASE_number): joint_mesh: the meshes have different numbers of devices
+// user_line(CASE_number): // meshes$
+// kind(CASE_ids): a device's id twice
+// expect(CASE_ids): device_ids: the ids are not each device of the mesh once
+// user_line(CASE_ids): // meshes$
+// kind(CASE_order): an order of devices that is none of axes
+// expect(CASE_order): device_ids: in this order the devices of an axis are not evenly spaced
+// user_line(CASE_order): // meshes$
+// kind(CASE_common): joined meshes without common axes
+// expect(CASE_common): joint_mesh: the axes are not made of common parts
+// user_line(CASE_common): // meshes$
+// kind(CASE_overlap): axes of two meshes that overlap
+// expect(CASE_overlap): axis_used_twice
+// user_line(CASE_overlap): // program$
+// clang-format on

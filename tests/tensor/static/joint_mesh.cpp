@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#include <espalier/core.hpp>
+
+#include <string_view>
+
+/// Several meshes over the same devices: the axes that all of them are made of.
+namespace ep = espalier;
+
+namespace {
+
+struct data : ep::axis<"data", 2> {};
+struct model : ep::axis<"model", 4> {};
+struct rows : ep::axis<"rows", 4> {};
+struct columns : ep::axis<"columns", 2> {};
+struct all : ep::axis<"all", 8> {};
+struct other : ep::axis<"other", 2> {};
+
+using grid = ep::joint_mesh<ep::mesh<data, model>, ep::mesh<rows, columns>, ep::mesh<all>>;
+constexpr ep::axis_list list(int a, int b) { return ep::axis_list(a).with(b); }
+
+static_assert(grid::devices == 8 && grid::rank == 3);
+static_assert(grid::value.size[0] == 2 && grid::value.size[1] == 2 && grid::value.size[2] == 2);
+static_assert(std::string_view(grid::value.name[0]) == "data");
+static_assert(std::string_view(grid::value.name[1]) == "model:(1)2");
+static_assert(std::string_view(grid::value.name[2]) == "columns");
+static_assert(grid::axes_of<data> == ep::axis_list(0) && grid::axes_of<model> == list(1, 2));
+static_assert(grid::axes_of<rows> == list(0, 1) && grid::axes_of<columns> == ep::axis_list(2));
+static_assert(grid::axes_of<all> == list(0, 1).with(2));
+static_assert(grid::has<rows> && !grid::has<other> && grid::axes_of<other>.empty());
+
+// An order in which columns run first: the devices of a row are four apart.
+using turned = ep::joint_mesh<ep::mesh<data, model>, ep::device_ids<ep::mesh<rows, columns>, 0, 4, 1, 5, 2, 6, 3, 7>>;
+static_assert(turned::rank == 2 && turned::axes_of<rows> == ep::axis_list(1));
+static_assert(turned::axes_of<columns> == ep::axis_list(0));
+// An axis whose own parts are exchanged: positions 0 ... 3 of `rows` are devices 0, 2, 1 and 3 of four.
+using exchanged = ep::joint_mesh<ep::mesh<rows>, ep::device_ids<ep::mesh<other, columns>, 0, 2, 1, 3>>;
+static_assert(exchanged::axes_of<rows> == list(0, 1) && exchanged::axes_of<other> == ep::axis_list(1));
+static_assert(exchanged::axes_of<columns> == ep::axis_list(0));
+
+// One mesh of three axes of other sizes, and a single device along an axis.
+struct a : ep::axis<"a", 3> {};
+struct b : ep::axis<"b", 4> {};
+struct c : ep::axis<"c", 6> {};
+struct d : ep::axis<"d", 2> {};
+struct one : ep::axis<"one", 1> {};
+using mixed = ep::joint_mesh<ep::mesh<a, b>, ep::mesh<c, one, d>>;
+static_assert(mixed::rank == 3 && mixed::axes_of<c> == list(0, 1) && mixed::axes_of<b> == list(1, 2));
+static_assert(mixed::axes_of<one>.empty() && mixed::has<one>);
+
+// Of two overlapping axes a tensor uses one.
+using fault = ep::detail::annotation_fault;
+template <class... Entries> constexpr fault fault_of() { return ep::detail::annotation_of<grid, Entries...>(2).fault; }
+static_assert(fault_of<rows, columns>() == fault::nothing);
+static_assert(fault_of<rows, data>() == fault::axis_used_twice);
+static_assert(fault_of<data, columns>() == fault::nothing);  // axes of two meshes that have no device in common
+static_assert(fault_of<other, ep::none>() == fault::unknown_axis);
+
+// From one mesh's layout to the other's: blocks of 4 x 2 and of 2 x 4 devices of a matrix of 8 x 8.
+struct to_rows {
+  constexpr auto operator()(auto x) const { return ep::shard<rows, columns>(ep::shard<data, model>(x) * 2.0F); }
+};
+using change = ep::program<grid, to_rows, ep::sharded<ep::f32<8, 8>, data, model>>;
+static_assert(change::is_sound);
+
+struct add_up {
+  constexpr auto operator()(auto x) const { return ep::sum<0>(ep::shard<rows, ep::none>(x)); }
+};
+using sums = ep::program<grid, add_up, ep::f32<8, 6>>;
+static_assert(sums::collectives<ep::all_reduce>() == 1 && sums::collectives<ep::all_reduce, rows>() == 1);
+static_assert(sums::collectives<ep::all_reduce, columns>() == 0 && sums::collectives<ep::all_reduce, data>() == 1);
+
+}  // namespace
