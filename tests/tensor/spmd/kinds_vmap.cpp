@@ -3,18 +3,35 @@
 // optimised: never
 // built: once
 
+#include <espalier/testing/executed.hpp>
+#include <espalier/testing/naive.hpp>
+#include <espalier/testing/random_graph.hpp>
 #include <espalier/vmap.hpp>
-#include <support/kinds.hpp>
+#include <support/spmd_check.hpp>
 
-// A mapped function against the same function row by row: the row's program is run for each row on one device, and its
-// ops have tests of their own against plain loops. A few mapped programs are compared with plain loops here.
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+// Mapped functions, with gradients inside and outside of the map, against the same function for each row by the second
+// meaning of every op. (Mapped programs of which plain loops know the numbers are in vmap.cpp.)
 
 namespace ep = espalier;
-using namespace testing::kinds;
 
 namespace {
 
-using one_device = on<1, 1>;
+using namespace espalier;
+using namespace espalier::test;
+
+template <int Data, int Model> struct on {
+  struct data : ep::axis<"data", Data> {};
+  struct model : ep::axis<"model", Model> {};
+  using mesh = ep::mesh<data, model>;
+};
 
 /// The sum of a function of all floats of a tree.
 template <class T> constexpr auto total_of(const T& one) {
@@ -65,44 +82,49 @@ template <class On, class F> struct rows_alone {
 };
 
 constexpr int height = 4, width = 6, numbers = 3;
-template <class F> struct kind {
-  using row = ep::program<one_device::mesh, in_one_row<F>, ep::f64<height, width>, ep::i32<numbers>, ep::f64<width, 5>>;
-  template <class On, int Rows>
-  using rows = ep::program<typename On::mesh, over_rows<On, F>, ep::f64<Rows, height, width>, ep::i32<numbers, Rows>,
-                           ep::f64<width, 5>>;
-  template <class On, int Rows>
-  using alone = ep::program<typename On::mesh, rows_alone<On, F>, ep::f64<Rows, height, width>, ep::i32<numbers, Rows>,
-                            ep::f64<width, 5>>;
+/// The traces of both, which the passes take on at run time: constants they would be no other programs.
+template <class F, int Rows> struct kind {
+  using on_data = on<2, 1>;
+  static graph row() {
+    return detail::trace<on_data::mesh, in_one_row<F>, ep::f64<height, width>, ep::i32<numbers>, ep::f64<width, 5>>()
+        .program;
+  }
+  template <class Over> static graph traced() {
+    return detail::trace<on_data::mesh, Over, ep::f64<Rows, height, width>, ep::i32<numbers, Rows>, ep::f64<width, 5>>()
+        .program;
+  }
+  static graph rows() { return traced<over_rows<on_data, F>>(); }
+  static graph alone() { return traced<rows_alone<on_data, F>>(); }
 };
 
-plain slice_of(const plain& all, int dim, int at) {
-  std::vector<std::int64_t> shape;
-  std::int64_t outer = 1, inner = 1;
-  for (int d = 0; d < static_cast<int>(all.extents.size()); ++d) {
-    const std::int64_t extent = all.extents[static_cast<std::size_t>(d)];
-    if (d != dim) shape.push_back(extent);
-    if (d < dim) outer *= extent;
-    if (d > dim) inner *= extent;
-  }
-  plain one(shape);
-  const std::int64_t count = all.extents[static_cast<std::size_t>(dim)];
-  for (std::int64_t o = 0; o < outer; ++o) {
-    for (std::int64_t i = 0; i < inner; ++i) {
-      one.data[static_cast<std::size_t>(o * inner + i)] =
-          all.data[static_cast<std::size_t>((o * count + at) * inner + i)];
-    }
-  }
+using values = std::vector<tensor_value>;
+
+tensor_value wave(int seed, const extents& shape) {
+  tensor_value made{shape, {}};
+  dice random(static_cast<std::uint32_t>(seed));
+  for (std::int64_t i = 0; i < shape.elements(); ++i) made.data.push_back(random.integer(-1000, 1000) / 1001.0);
+  return made;
+}
+template <int Rows> values row_arguments(int seed) {
+  tensor_value n = wave(seed + 1, extents{2, {numbers, Rows}});
+  for (double& one : n.data) one = std::floor(one * 3.5 + 2.5);  // -1 ... 5: some are out of range
+  return {wave(seed, extents{3, {Rows, height, width}}), n, wave(seed + 2, extents{2, {width, 5}})};
+}
+
+tensor_value slice_of(const tensor_value& all, int dim, int at) {
+  tensor_value one{detail::without_dimension(all.shape, dim), {}};
+  const std::int64_t inner = all.shape.product(dim + 1, all.shape.rank);
+  for (std::int64_t i = 0; i < one.shape.elements(); ++i)
+    one.data.push_back(all.data[static_cast<std::size_t>((i / inner * all.shape[dim] + at) * inner + i % inner)]);
   return one;
 }
-plain stacked(const plains& rows) {
-  plain all;
-  all.extents = rows[0].extents;
-  all.extents.insert(all.extents.begin(), static_cast<std::int64_t>(rows.size()));
-  for (const plain& row : rows) all.data.insert(all.data.end(), row.data.begin(), row.data.end());
+tensor_value stacked(const values& rows) {
+  tensor_value all{detail::with_dimension(rows[0].shape, 0, static_cast<std::int64_t>(rows.size())), {}};
+  for (const tensor_value& row : rows) all.data.insert(all.data.end(), row.data.begin(), row.data.end());
   return all;
 }
-plain added(const plains& rows) {
-  plain sum = rows[0];
+tensor_value added(const values& rows) {
+  tensor_value sum = rows[0];
   for (std::size_t r = 1; r < rows.size(); ++r) {
     for (std::size_t i = 0; i < sum.data.size(); ++i) sum.data[i] += rows[r].data[i];
   }
@@ -110,19 +132,15 @@ plain added(const plains& rows) {
 }
 
 /// The results of `over_rows` from those of `in_one_row`.
-template <class F> plains row_by_row(const plains& in) {
-  using program = typename kind<F>::row;
-  ep::world world(program::mesh::value);
-  ep::runner<program> runner(world);
-  std::vector<plains> of_result;
-  for (int r = 0; r < in[0].size(0); ++r) {
-    const plains out = run_with(runner, {slice_of(in[0], 0, r), slice_of(in[1], 1, r), in[2]}, 1,
-                                std::make_integer_sequence<int, 3>{});
+values row_by_row(const graph& row, const values& in) {
+  std::vector<values> of_result;
+  for (int r = 0; r < in[0].shape[0]; ++r) {
+    const values out = naive_interpret(row, {slice_of(in[0], 0, r), slice_of(in[1], 1, r), in[2]});
     of_result.resize(out.size());
     for (std::size_t k = 0; k < out.size(); ++k) of_result[k].push_back(out[k]);
   }
-  plains expected;
-  for (const plains& rows : of_result) expected.push_back(stacked(rows));
+  values expected;
+  for (const values& rows : of_result) expected.push_back(stacked(rows));
   const std::size_t losses = of_result.size() - 3;
   expected.push_back(added(of_result[losses]));
   expected.push_back(stacked(of_result[losses + 1]));
@@ -130,26 +148,28 @@ template <class F> plains row_by_row(const plains& in) {
   return expected;
 }
 
-template <int Rows> plains row_arguments(int seed) {
-  plain n = indices(seed + 1, {numbers, Rows}, 7);
-  for (real& one : n.data) one -= 1;  // -1 ... 5: some are out of range
-  return {wave(seed, {Rows, height, width}), n, wave(seed + 2, {width, 5})};
+/// On 1, 2, 4 and 8 devices, and 3, of which the last have parts of other sizes: the partitioner's program, whose bytes
+/// are counted, and the scheduled one, by the kernels.
+template <class F> void is_as_row_by_row(int seed) {
+  const values five = row_arguments<5>(seed);
+  const graph rows = kind<F, 5>::rows();
+  const values expected = row_by_row(kind<F, 5>::row(), five);
+  const std::string meant = difference(naive_interpret(rows, five), expected, 1e-9);
+  CHECK(meant == "");
+  for (const int devices : {1, 2, 3, 4, 8}) {
+    INFO("on " << devices << " devices");
+    const mesh_shape mesh = mesh_of({devices, 1});
+    const spmd_program program = merged_program(partitioned_program(mesh, rows));
+    CHECK(fault_of(program, expected, five, 1e-9) == "");
+    CHECK(difference(execute(program.mesh, program.parts.program, five), expected, 1e-9) == "");
+  }
 }
-
-/// On 1, 2, 4 and 8 devices, of which the last have parts of other sizes. Eight rows: each of its own device, none of
-/// which sends anything.
-template <class F, class... On> void is_as_row_by_row(meshes<On...> /*meshes*/, int seed) {
-  const plains five = row_arguments<5>(seed);
-  const plains expected = row_by_row<F>(five);
-  (gives<typename kind<F>::template rows<On, 5>>(five, expected, 1e-9), ...);
+/// Eight rows on eight devices, each with its own, send nothing.
+template <class F> void is_silent() {
+  const spmd_program program = merged_program(partitioned_program(mesh_of({8, 1}), kind<F, 8>::alone()));
+  INFO(program.summary());
+  CHECK(program.collectives.empty());
 }
-/// Whether eight rows on eight devices send nothing.
-template <class F> inline constexpr bool is_silent = kind<F>::template alone<on<8, 1>, 8>::collectives() == 0;
-
-using all_sizes = meshes<on<1, 1>, on<2, 1>, on<4, 1>, on<8, 1>>;
-using on_two = few_or_all<meshes<on<2, 1>>, all_sizes>;
-using on_four = few_or_all<meshes<on<4, 1>>, all_sizes>;
-using on_eight = few_or_all<meshes<on<8, 1>>, all_sizes>;
 
 // --- elements, sums, movements --------------------------------------------------------------------------------------
 
@@ -267,30 +287,16 @@ struct own_gradients {
   }
 };
 
-/// Beam search: the rows of each cache in the order of their parents. Nothing moves, forward or back.
-template <class On> struct beams {
-  constexpr auto operator()(auto caches, auto parents) const {
-    const auto cache = ep::shard<typename On::data, ep::none, ep::none, ep::none>(caches);
-    const auto pick = [](auto table, auto rows) { return ep::gather<0>(table, rows); };
-    const auto loss = [&](auto table, auto rows) { return ep::sum(ep::sin(pick(table, rows))); };
-    return ep::results(ep::vmap(pick)(cache, parents), ep::vmap(ep::grad<0>(loss))(cache, parents));
-  }
-};
-template <class On> using beam_program = ep::program<typename On::mesh, beams<On>, ep::f32<8, 3, 16, 4>, ep::i32<8, 3>>;
-static_assert(beam_program<on<2, 1>>::collectives() == 0 && beam_program<on<8, 1>>::collectives() == 0);
-
 }  // namespace
 
-TEST_CASE("elements, sums and products over rows are those of each row") {
-  is_as_row_by_row<elements_and_sums>(on_four{}, 1);
-}
-TEST_CASE("movements within rows") { is_as_row_by_row<movements>(on_two{}, 11); }
+TEST_CASE("elements, sums and products over rows are those of each row") { is_as_row_by_row<elements_and_sums>(1); }
+TEST_CASE("movements within rows") { is_as_row_by_row<movements>(11); }
 TEST_CASE("lookups of each row, in its table or in one for all, send nothing") {
-  static_assert(is_silent<lookups>);
-  is_as_row_by_row<lookups>(on_eight{}, 21);
+  is_silent<lookups>();
+  is_as_row_by_row<lookups>(21);
 }
-TEST_CASE("images and filters of each row") { is_as_row_by_row<images>(on_two{}, 31); }
+TEST_CASE("images and filters of each row") { is_as_row_by_row<images>(31); }
 TEST_CASE("loops that rows leave one after the other, and branches of which each takes its own") {
-  is_as_row_by_row<regions>(on_four{}, 41);
+  is_as_row_by_row<regions>(41);
 }
-TEST_CASE("gradients of the user's are mapped as well") { is_as_row_by_row<own_gradients>(on_two{}, 51); }
+TEST_CASE("gradients of the user's are mapped as well") { is_as_row_by_row<own_gradients>(51); }
