@@ -260,7 +260,6 @@ struct mapped_function<Function, std::integer_sequence<int, Dims...>, out_dims_t
         if (map.differs(one.id)) b.note(failed<why::result_is_mapped<>>(where));
         all.id = map.differs(one.id) ? emit::constant(b, one.type, one.shape, 0) : map.shared(one.id);
       } else {
-        if (!map.differs(one.id)) b.note(failed<why::result_is_not_mapped<>>(where));
         all.id = map.over_lanes(one.id, Out < 0 ? Out + all.rank : Out);
       }
     });
@@ -271,7 +270,8 @@ struct mapped_function<Function, std::integer_sequence<int, Dims...>, out_dims_t
 
 /// The function `f` over a dimension of its arguments: called once for each element of it, and all at once. Dims has
 /// one dimension for each argument, `unmapped` for those that all calls share; none at all: dimension 0 of each. The
-/// results have the dimension as their first, or where `out_dims` says. Arguments and results are tensors, parameter
+/// results have the dimension as their first, or where `out_dims` says; what is the same in all calls is repeated, unless
+/// `out_dims` says `unmapped`. Arguments and results are tensors, parameter
 /// trees, or results(...) of these; of a tree, dimension 0 of `tree<stacked<spec, N>>`.
 ///
 /// The function is traced once, and each of its ops gets one more dimension: loops and branches as well, gradients
@@ -285,7 +285,7 @@ struct mapped_function<Function, std::integer_sequence<int, Dims...>, out_dims_t
 ///
 /// Errors: `mapped_sizes_differ`, `no_dimension_to_map`, `tree_is_not_stacked`, `nothing_is_mapped`,
 /// `dimensions_are_not_one_for_each`, `mapped_function_not_callable`, `mapped_value_is_not_a_tensor`,
-/// `result_is_not_mapped`, `result_is_mapped`, `no_such_out_dimension`, `operator_cannot_be_mapped`, and those of f.
+/// `result_is_mapped`, `no_such_out_dimension`, `operator_cannot_be_mapped`, and those of f.
 template <int... Dims, class Function>
 constexpr auto vmap(const Function& f, source_line where = source_line::current()) {
   return detail::mapped_function<Function, std::integer_sequence<int, Dims...>, out_dims_t<>>{f, where};

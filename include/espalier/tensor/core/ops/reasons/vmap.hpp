@@ -59,14 +59,6 @@ template <class... Details> struct mapped_value_is_not_a_tensor {
         "capture a number.");
   };
 };
-template <class... Details> struct result_is_not_mapped {
-  template <class Where> struct raise {
-    static_assert(
-        Where::ok,
-        "vmap: this result is the same for every call, as it depends on no mapped argument. Leave it without a "
-        "dimension, out_dims<ep::unmapped>, or compute it before.");
-  };
-};
 template <class... Details> struct result_is_mapped {
   template <class Where> struct raise {
     static_assert(Where::ok,
