@@ -170,6 +170,7 @@ class mapping final : public map_context {
     masked_.resize(count_, false);
     value_.resize(count_);
     region_of_.resize(count_, -1);
+    pending_.resize(count_, -1);
     mark();
     const int loop = b_.loop;
     const source_line where = b_.where;
@@ -261,6 +262,8 @@ class mapping final : public map_context {
     /// A truth value for each lane, whether it takes part, or -1 if all do.
     int mask = -1;
     bool is_dissolved = false;
+    /// Its end is there: nothing more is computed in it.
+    bool is_closed = false;
     /// The carries by which a loop knows which lanes go on, and how often it has run.
     int active = -1;
     int counter = -1;
@@ -656,6 +659,7 @@ class mapping final : public map_context {
     }
     b_.loop = outside;
     value_[n] = {b_.append(ops::loop_end, dtype::i32, extents{}, made.loop, goes_on), 0};
+    region(begin).is_closed = true;
     if (counter >= 0) emit::loop_result(b_, counter);
   }
 
@@ -739,6 +743,8 @@ class mapping final : public map_context {
     const instruction& i = code_[n];
     const bool is_stack = structure_of(i) == structure::loop_stack;
     const int loop = original(i.operand[0]).loop;
+    const bool is_pending = i.operand[0] >= begin_ && pending_[i.operand[0] - begin_] >= 0;
+    if (mapped_[n] && value_[n].id < 0 && is_late(loop) && (is_pending || is_selected(i))) return collect_late(n);
     if (is_dissolved(loop)) {
       if (value_[n].id < 0) value_[n] = collected_value(n);
       return;
@@ -747,6 +753,66 @@ class mapping final : public map_context {
     if (mapped_[n]) value = value_[n].id >= 0 ? value_[n] : collected_value(n);
     value_[n] = {is_stack ? emit::loop_stack(b_, value.id) : emit::loop_sum(b_, value.id),
                  is_stack ? value.at + 1 : value.at};
+  }
+
+  /// Whether the loop of the function has been left, so that nothing more is computed in it.
+  [[nodiscard]] constexpr bool is_late(int loop) {
+    while (is_dissolved(loop)) loop = code_[loop - begin_].loop;
+    return is_inside(loop) && region(loop).is_closed;
+  }
+  /// A value of each of the `count` iterations of the loop `within`, the same if it is not computed there.
+  constexpr int in_each_iteration(int id, int within, std::int64_t count) {
+    if (b_[id].loop == within) return emit::loop_stack(b_, id);
+    axis_list targets;
+    for (int d = 1; d <= b_[id].shape.rank; ++d) targets = targets.with(d);
+    return emit::broadcast(b_, id, with_dimension(b_[id].shape, 0, count), targets);
+  }
+  /// A stack of what a loop inside has collected, which is listed after the loop around it (as the residuals of a
+  /// gradient are). Where lanes took no part is known from a stack of that; there it becomes zero, outside.
+  constexpr void collect_late(int n) {
+    const instruction& i = code_[n];
+    const int id = i.operand[0];
+    const mapped_region made = region(original(id).loop);
+    int mask = id >= begin_ ? pending_[id - begin_] : -1;
+    int own = is_selected(i) ? made.mask : -1;
+    mapped_value value = differs(id) ? value_[id - begin_] : mapped_value{shared(id), -1};
+    if (made.is_dissolved) {
+      // Lanes that run a branch inside of this one run this one.
+      if (mask >= 0 && b_[mask].shape.rank > 1) return fail(i);
+      value_[n] = value;
+      pending_[n] = mask >= 0 ? mask : own;
+      return;
+    }
+    const bool waits = is_late(i.loop);
+    const auto is_outside = [&](int one) { return one >= 0 && b_[one].loop != made.loop; };
+    if (structure_of(i) != structure::loop_stack || (waits && (mask >= 0) == (own >= 0)) ||
+        (waits && (is_outside(value.id) || is_outside(mask) || is_outside(own))))
+      return fail(i);
+    value = {in_each_iteration(value.id, made.loop, i.shape[0]), value.at < 0 ? -1 : value.at + 1};
+    if (mask >= 0) mask = in_each_iteration(mask, made.loop, i.shape[0]);
+    if (own >= 0) own = in_each_iteration(own, made.loop, i.shape[0]);
+    if (mask >= 0 && own >= 0) {
+      const extents& shape = b_[mask].shape;
+      mask = both(mask, emit::broadcast(b_, own, shape, axis_list(0).with(shape.rank - 1)));
+    } else if (mask < 0) {
+      mask = own;
+    }
+    if (waits) {
+      value_[n] = value;
+      pending_[n] = mask;
+      return;
+    }
+    const int iterations = b_[mask].shape.rank - 1;
+    if (value.at < 0) value = {repeated(value.id, iterations), iterations};
+    axis_list targets(0);
+    for (int d = 1; d < iterations; ++d) targets = targets.with(d);
+    const int taking_part = emit::broadcast(b_, mask, b_[value.id].shape, targets.with(value.at));
+    value.id = emit::select(b_, taking_part, value.id, emit::constant_like(b_, value.id, 0));
+    // Of branches that all lanes run each is the only layer.
+    const int branches = i.shape.rank + 1 - b_[value.id].shape.rank;
+    value.at += branches;
+    if (branches > 0) value.id = emit::reshape(b_, value.id, with_dimension(i.shape, value.at, lanes_));
+    value_[n] = value;
   }
 
   static constexpr void gradient_of_mapped(gradient_context& c);
@@ -763,6 +829,8 @@ class mapping final : public map_context {
   list<mapped_value> value_;
   list<int> region_of_;
   list<mapped_region> regions_;
+  /// Of what was collected too late for zeros: the truth values of those that keep it, [iterations ..., lanes], or -1.
+  list<int> pending_;
   /// The instruction that is being appended.
   int now_ = 0;
   op_view view_;

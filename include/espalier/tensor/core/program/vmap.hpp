@@ -270,9 +270,9 @@ struct mapped_function<Function, std::integer_sequence<int, Dims...>, out_dims_t
 
 /// The function `f` over a dimension of its arguments: called once for each element of it, and all at once. Dims has
 /// one dimension for each argument, `unmapped` for those that all calls share; none at all: dimension 0 of each. The
-/// results have the dimension as their first, or where `out_dims` says; what is the same in all calls is repeated, unless
-/// `out_dims` says `unmapped`. Arguments and results are tensors, parameter
-/// trees, or results(...) of these; of a tree, dimension 0 of `tree<stacked<spec, N>>`.
+/// results have the dimension as their first, or where `out_dims` says; what is the same in all calls is repeated,
+/// unless `out_dims` says `unmapped`. Arguments and results are tensors, parameter trees, or results(...) of these; of
+/// a tree, dimension 0 of `tree<stacked<spec, N>>`.
 ///
 /// The function is traced once, and each of its ops gets one more dimension: loops and branches as well, gradients
 /// inside of it, and the gradient of all. A mesh axis may split the dimension; what is independent sends nothing. Where
