@@ -29,11 +29,12 @@ constexpr auto lookup_and_loop = [](auto x, auto n, auto w) {
     const auto next = ep::tanh(s + row);
     return ep::results(next, next * row);
   };
-  const auto [last, all] = ep::scan(step, ep::sum<0>(y), y);
+  const auto scanned = ep::scan(step, ep::sum<0>(y), y);
+  const auto last = scanned.template get<0>();
   const auto first = ep::reshape<>(ep::slice<0, 0, 1>(n));
   const auto end = ep::cond(
       first > 1, [&] { return last * 2.0; }, [&] { return ep::exp(last) + ep::sum(x); });
-  return ep::results(end, all);
+  return ep::results(end, scanned.template get<1>());
 };
 constexpr auto loss_of_row = [](auto x, auto n, auto w) {
   const auto out = lookup_and_loop(x, n, w);
