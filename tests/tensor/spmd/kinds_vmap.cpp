@@ -287,6 +287,38 @@ struct own_gradients {
   }
 };
 
+// --- maps in maps ---------------------------------------------------------------------------------------------------
+
+struct nested {
+  constexpr auto operator()(auto x, auto n, auto w) const {
+    const auto layer = [](auto row, auto v) { return ep::tanh(ep::matmul(row, v)); };
+    const auto looked_up = ep::vmap<1, ep::unmapped>([](auto column, auto at) { return ep::gather<0>(column, at); },
+                                                     ep::out_dims<-1>)(x, n);
+    const auto slopes =
+        ep::vmap<0, ep::unmapped>(ep::grad<1>([=](auto row, auto v) { return ep::sum(ep::sin(layer(row, v))); }))(x, w);
+    const auto until = ep::vmap<0>([](auto row) {
+      return ep::while_loop([](auto s) { return ep::sum(ep::abs(s)) > 1.0; }, [](auto s) { return s * 0.6; }, row,
+                            ep::at_most_iterations<6>);
+    })(x);
+    const auto in_loop = ep::repeat<2>(
+        [&](auto h) {
+          return ep::vmap<0, 0>([](auto a, auto b) {
+            return ep::cond(
+                ep::sum(a) > 0.0, [&] { return a * b; }, [&] { return ep::sin(a) - b; });
+          })(h, x);
+        },
+        x);
+    const auto product =
+        ep::custom_gradient([](auto a, auto b) { return ep::matmul(a, b); },
+                            [](auto a, auto b, auto value, auto into) {
+                              return ep::results(ep::matmul(b, into) * 2.0,
+                                                 ep::expand_dims<1>(a) * ep::expand_dims<0>(into * ep::cos(value)));
+                            });
+    return ep::results(ep::vmap<0, ep::unmapped>(layer)(x, w), looked_up, slopes,
+                       ep::results(until, in_loop, ep::vmap<0, ep::unmapped>(product)(x, w)));
+  }
+};
+
 }  // namespace
 
 TEST_CASE("elements, sums and products over rows are those of each row") { is_as_row_by_row<elements_and_sums>(1); }
@@ -300,3 +332,4 @@ TEST_CASE("loops that rows leave one after the other, and branches of which each
   is_as_row_by_row<regions>(41);
 }
 TEST_CASE("gradients of the user's are mapped as well") { is_as_row_by_row<own_gradients>(51); }
+TEST_CASE("maps in maps, in loops and around gradients") { is_as_row_by_row<nested>(61); }

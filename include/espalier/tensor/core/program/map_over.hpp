@@ -175,9 +175,7 @@ class mapping final : public map_context {
     const int loop = b_.loop;
     const source_line where = b_.where;
     for (int n = 0; n < count_ && !has_failed_; ++n) {
-      b_.where = code_[n].where;
-      b_.loop = loop_of(code_[n].loop);
-      rebuild(n);
+      if (n > done_) rebuild_in_place(n);
     }
     if (has_failed_ && b_.substitution_state() == nullptr) b_.result().code.resize(begin_);
     b_.loop = loop;
@@ -468,6 +466,11 @@ class mapping final : public map_context {
     has_failed_ = true;
   }
 
+  constexpr void rebuild_in_place(int n) {
+    b_.where = code_[n].where;
+    b_.loop = loop_of(code_[n].loop);
+    rebuild(n);
+  }
   constexpr void rebuild(int n) {
     const instruction& i = code_[n];
     now_ = n;
@@ -581,6 +584,10 @@ class mapping final : public map_context {
     return emit::select(b_, emit::broadcast(b_, mask, b_[yes].shape, axis_list(at)), yes, no);
   }
 
+  /// Whether instruction c of the function ends the loop that instruction n begins.
+  [[nodiscard]] constexpr bool ends(int c, int n) const {
+    return structure_of(code_[c]) == structure::loop_end && code_[c].operand[0] == begin_ + n;
+  }
   constexpr void begin_region(int n) {
     const instruction& i = code_[n];
     const auto attributes = attributes_of<loop_attributes>(i);
@@ -612,12 +619,20 @@ class mapping final : public map_context {
       // Backwards or forwards, iteration k is one of the first `entry` or not.
       const int numbers = emit::iota(b_, b_[entry].type, with_dimension(extents{}, 0, attributes.iterations), 0);
       begin.operand[0] = emit::reduce(b_, reduction::max, entry, 1);
-      made.loop = b_.loop = b_.append(begin);
-      b_[made.loop].loop = loop_of(i.loop);
-      // A loop's carries come directly after its begin.
-      for (int c = n + 1; c < count_ && structure_of(code_[c]) == structure::loop_carry; ++c) carry(c);
+      const int loop = b_.append(begin);
+      b_[loop].loop = loop_of(i.loop);
+      made.loop = loop;
+      // A loop's carries come directly after its begin; between them is what they start with, which is outside.
+      int last = n;
+      for (int c = n + 1; c < count_ && !ends(c, n); ++c) {
+        if (structure_of(code_[c]) == structure::loop_carry && code_[c].loop == begin_ + n) last = c;
+      }
+      for (int c = n + 1; c <= last && !has_failed_; ++c) rebuild_in_place(c);
+      done_ = last;
+      b_.where = i.where;
+      b_.loop = loop;
       const int number = repeated(emit::loop_slice(b_, numbers), 0);
-      made.mask = emit::compare(b_, ops::less, number, entry);
+      region(begin_ + n).mask = emit::compare(b_, ops::less, number, entry);
       return;
     }
     const int active = both(entry, mask_of(i.loop));
@@ -686,6 +701,9 @@ class mapping final : public map_context {
     const int before = value_[i.operand[0] - begin_].id;
     int next = over_lanes(i.operand[1], 0);
     if (made.mask >= 0 && next != before) next = chosen(made.mask, next, before, 0);
+    // What a branch that all lanes run hands through may be another carry.
+    const bool is_other_carry = next != before && structure_of(b_[next]) == structure::loop_carry;
+    if (!made.is_dissolved && is_other_carry && b_[next].loop == made.loop) next = emit::copy(b_, next);
     if (made.is_dissolved) {
       value_[n] = {next, 0};
     } else {
@@ -743,8 +761,7 @@ class mapping final : public map_context {
     const instruction& i = code_[n];
     const bool is_stack = structure_of(i) == structure::loop_stack;
     const int loop = original(i.operand[0]).loop;
-    const bool is_pending = i.operand[0] >= begin_ && pending_[i.operand[0] - begin_] >= 0;
-    if (mapped_[n] && value_[n].id < 0 && is_late(loop) && (is_pending || is_selected(i))) return collect_late(n);
+    if (mapped_[n] && value_[n].id < 0 && is_late(loop)) return collect_late(n);
     if (is_dissolved(loop)) {
       if (value_[n].id < 0) value_[n] = collected_value(n);
       return;
@@ -785,9 +802,13 @@ class mapping final : public map_context {
     }
     const bool waits = is_late(i.loop);
     const auto is_outside = [&](int one) { return one >= 0 && b_[one].loop != made.loop; };
-    if (structure_of(i) != structure::loop_stack || (waits && (mask >= 0) == (own >= 0)) ||
-        (waits && (is_outside(value.id) || is_outside(mask) || is_outside(own))))
-      return fail(i);
+    const bool is_any_outside = is_outside(value.id) || is_outside(mask) || is_outside(own);
+    if (structure_of(i) == structure::loop_sum) {
+      if (mask >= 0 || own >= 0 || is_any_outside) return fail(i);
+      value_[n] = {emit::loop_sum(b_, value.id), value.at};
+      return;
+    }
+    if (waits && (is_any_outside || (mask >= 0 && own >= 0))) return fail(i);
     value = {in_each_iteration(value.id, made.loop, i.shape[0]), value.at < 0 ? -1 : value.at + 1};
     if (mask >= 0) mask = in_each_iteration(mask, made.loop, i.shape[0]);
     if (own >= 0) own = in_each_iteration(own, made.loop, i.shape[0]);
@@ -797,7 +818,7 @@ class mapping final : public map_context {
     } else if (mask < 0) {
       mask = own;
     }
-    if (waits) {
+    if (waits || mask < 0) {
       value_[n] = value;
       pending_[n] = mask;
       return;
@@ -833,6 +854,8 @@ class mapping final : public map_context {
   list<int> pending_;
   /// The instruction that is being appended.
   int now_ = 0;
+  /// The instructions up to this one have been appended before their turn.
+  int done_ = -1;
   op_view view_;
   bool has_failed_ = false;
 };
