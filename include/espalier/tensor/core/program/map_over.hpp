@@ -784,8 +784,23 @@ class mapping final : public map_context {
     for (int d = 1; d <= b_[id].shape.rank; ++d) targets = targets.with(d);
     return emit::broadcast(b_, id, with_dimension(b_[id].shape, 0, count), targets);
   }
-  /// A stack of what a loop inside has collected, which is listed after the loop around it (as the residuals of a
-  /// gradient are). Where lanes took no part is known from a stack of that; there it becomes zero, outside.
+  /// A stack, of which the lanes that took no part become zero. @param taking_part [iterations ..., lanes]
+  /// @param shape of one lane
+  constexpr mapped_value zero_where_not(int taking_part, mapped_value value, const extents& shape) {
+    const int iterations = b_[taking_part].shape.rank - 1;
+    if (value.at < 0) value = {repeated(value.id, iterations), iterations};
+    axis_list targets(0);
+    for (int d = 1; d < iterations; ++d) targets = targets.with(d);
+    const int mask = emit::broadcast(b_, taking_part, b_[value.id].shape, targets.with(value.at));
+    value.id = emit::select(b_, mask, value.id, emit::constant_like(b_, value.id, 0));
+    // Of branches that all lanes run each is the only layer.
+    const int branches = shape.rank + 1 - b_[value.id].shape.rank;
+    value.at += branches;
+    if (branches > 0) value.id = emit::reshape(b_, value.id, with_dimension(shape, value.at, lanes_));
+    return value;
+  }
+  /// A stack or sum of what a loop inside has collected, which is listed after the loop around it (as the residuals of
+  /// a gradient are). Where lanes took no part is known from a stack of that; there it becomes zero, outside.
   constexpr void collect_late(int n) {
     const instruction& i = code_[n];
     const int id = i.operand[0];
@@ -801,38 +816,34 @@ class mapping final : public map_context {
       return;
     }
     const bool waits = is_late(i.loop);
+    const bool sums = structure_of(i) == structure::loop_sum;
     const auto is_outside = [&](int one) { return one >= 0 && b_[one].loop != made.loop; };
     const bool is_any_outside = is_outside(value.id) || is_outside(mask) || is_outside(own);
-    if (structure_of(i) == structure::loop_sum) {
-      if (mask >= 0 || own >= 0 || is_any_outside) return fail(i);
+    if (sums && mask < 0 && own < 0 && !is_any_outside) {
       value_[n] = {emit::loop_sum(b_, value.id), value.at};
       return;
     }
-    if (waits && (is_any_outside || (mask >= 0 && own >= 0))) return fail(i);
-    value = {in_each_iteration(value.id, made.loop, i.shape[0]), value.at < 0 ? -1 : value.at + 1};
-    if (mask >= 0) mask = in_each_iteration(mask, made.loop, i.shape[0]);
-    if (own >= 0) own = in_each_iteration(own, made.loop, i.shape[0]);
+    if (waits && (sums || is_any_outside || (mask >= 0 && own >= 0))) return fail(i);
+    // Layers that no lane has run hold anything, and only a sum reads them all.
+    const bool runs_fewer = region_kind_of(original(original(id).loop)) != region_kind::counted;
+    if (sums && (runs_fewer || i.shape.rank + 2 > max_rank)) return fail(i);
+    const std::int64_t count = attributes_of<loop_attributes>(original(original(id).loop)).iterations;
+    value = {in_each_iteration(value.id, made.loop, count), value.at < 0 ? -1 : value.at + 1};
+    if (mask >= 0) mask = in_each_iteration(mask, made.loop, count);
+    if (own >= 0) own = in_each_iteration(own, made.loop, count);
     if (mask >= 0 && own >= 0) {
       const extents& shape = b_[mask].shape;
       mask = both(mask, emit::broadcast(b_, own, shape, axis_list(0).with(shape.rank - 1)));
     } else if (mask < 0) {
       mask = own;
     }
-    if (waits || mask < 0) {
+    if (waits || (mask < 0 && !sums)) {
       value_[n] = value;
       pending_[n] = mask;
       return;
     }
-    const int iterations = b_[mask].shape.rank - 1;
-    if (value.at < 0) value = {repeated(value.id, iterations), iterations};
-    axis_list targets(0);
-    for (int d = 1; d < iterations; ++d) targets = targets.with(d);
-    const int taking_part = emit::broadcast(b_, mask, b_[value.id].shape, targets.with(value.at));
-    value.id = emit::select(b_, taking_part, value.id, emit::constant_like(b_, value.id, 0));
-    // Of branches that all lanes run each is the only layer.
-    const int branches = i.shape.rank + 1 - b_[value.id].shape.rank;
-    value.at += branches;
-    if (branches > 0) value.id = emit::reshape(b_, value.id, with_dimension(i.shape, value.at, lanes_));
+    if (mask >= 0) value = zero_where_not(mask, value, sums ? with_dimension(i.shape, 0, count) : i.shape);
+    if (sums) value = {emit::reduce_sum(b_, value.id, 1), value.at - 1};
     value_[n] = value;
   }
 
