@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/run/kernels/elementwise.hpp>
 #include <espalier/tensor/run/kernels/kernel.hpp>
 #include <espalier/tensor/run/kernels/parallel.hpp>
 

@@ -3,6 +3,7 @@
 // timeout: 300
 // optimised: yes
 
+#include <espalier/tensor/core/program/map_over.hpp>
 #include <espalier/testing/executed.hpp>
 #include <espalier/testing/naive.hpp>
 #include <espalier/testing/random_graph.hpp>
@@ -115,6 +116,8 @@ struct outcome {
   bool stays_whole = false;
   /// All numbers are whole, and every sum of some of them too.
   bool is_exact = false;
+  /// An op of it cannot be mapped, as the user would be told.
+  bool is_unmapped = false;
 };
 
 /// Returns limits that cut already such short rows into blocks, in half of the programs.
@@ -292,11 +295,13 @@ template <class Check> void check_many(long cases, bool cuts, const Check& check
   long instructions = 0;
   long cut = 0;
   long kept_whole = 0;
+  long unmapped = 0;
   for (const auto& of_worker : found) {
     for (const outcome& one : of_worker) {
       ++count[static_cast<int>(one.what)];
       cut += one.is_cut ? 1 : 0;
       kept_whole += one.stays_whole ? 1 : 0;
+      unmapped += one.is_unmapped ? 1 : 0;
       instructions += one.instructions;
       // Not through Catch, which would break lines.
       if (one.what == verdict::wrong) std::cout << one.text << " (" << one.instructions << " instructions)\n";
@@ -307,7 +312,8 @@ template <class Check> void check_many(long cases, bool cuts, const Check& check
             << " instructions: " << of(verdict::right) << " right, " << of(verdict::conflicting)
             << " with conflicting annotations, " << of(verdict::unfounded) << " that ask for no sum there is, "
             << of(verdict::undecided) << " undecided, " << of(verdict::wrong) << " wrong; axes cut into parts in "
-            << cut << ", whole in " << kept_whole << " that move less so\n";
+            << cut << ", whole in " << kept_whole << " that move less so; " << unmapped << " cannot be mapped\n";
+  CHECK(unmapped <= 10 + cases / 50);
   CHECK(of(verdict::wrong) == 0);
   CHECK(of(verdict::undecided) <= cases / 200);
   // The generator means to ask for one in few programs.
@@ -322,8 +328,70 @@ template <class Check> void check_many(long cases, bool cuts, const Check& check
   }
 }
 
+/// Number `lane` of the tensors that lie along a dimension.
+tensor_value lane_of(const tensor_value& all, int dim, int lane) {
+  tensor_value one{espalier::detail::without_dimension(all.shape, dim), {}};
+  const std::int64_t inner = all.shape.product(dim + 1, all.shape.rank);
+  for (std::int64_t i = 0; i < one.shape.elements(); ++i) {
+    const std::int64_t at = (i / inner * all.shape[dim] + lane) * inner + i % inner;
+    one.data.push_back(all.data[static_cast<std::size_t>(at)]);
+  }
+  return one;
+}
+
+/// A program over lanes means what it means for each of them, and is then a program like any other.
+outcome check_mapped(std::uint32_t seed, bool cuts) {
+  program_options options = any_options(seed, cuts);
+  options.donated = 0;
+  options.most_dimensions = 5;
+  options.most_elements = 60;
+  options.decided = 0.5;
+  options.unfounded = 0;
+  const graph source = random_program_graph(seed, options);
+  outcome result;
+  result.instructions = source.code.size();
+  dice random(seed ^ 0x51ed270bU);
+  const int lanes = random.integer(1, 5);
+  std::vector<int> dims;
+  for (const tensor_value& one : random_program_arguments(source, seed, options.kind)) {
+    const bool differs = dims.empty() || random.chance(0.75);
+    dims.push_back(differs ? random.integer(0, one.shape.rank) : -1);
+  }
+  const graph mapped = map_program(source, dims.data(), lanes);
+  if (mapped.code.size() == 0) {
+    result.is_unmapped = true;
+    return result;
+  }
+  try {
+    const std::vector<tensor_value> arguments = random_program_arguments(mapped, seed, options.kind);
+    std::vector<tensor_value> expected;
+    bool is_decided = true;
+    for (int lane = 0; lane < lanes; ++lane) {
+      std::vector<tensor_value> own = arguments;
+      for (std::size_t k = 0; k < own.size(); ++k) {
+        if (dims[k] >= 0) own[k] = lane_of(arguments[k], dims[k], lane);
+      }
+      const std::vector<tensor_value> of_lane = naive_interpret(source, own);
+      is_decided = is_decided && !is_unstable(source, own, of_lane);
+      for (std::size_t r = 0; r < of_lane.size(); ++r) {
+        if (lane == 0) expected.push_back({espalier::detail::with_dimension(of_lane[r].shape, 0, lanes), {}});
+        expected[r].data.insert(expected[r].data.end(), of_lane[r].data.begin(), of_lane[r].data.end());
+      }
+    }
+    result.text = difference(naive_interpret(mapped, arguments), expected, 1e-6);
+    if (!result.text.empty()) result.what = is_decided ? verdict::wrong : verdict::undecided;
+  } catch (const std::exception& e) {
+    result.what = verdict::wrong;
+    result.text = e.what();
+  }
+  return result.text.empty() ? check_rounded(seed, options, mapped) : result;
+}
+
 }  // namespace
 
+TEST_CASE("random programs over lanes give what each lane gives, and execute on a mesh", "[fuzz]") {
+  check_many(from_environment("ESPALIER_FUZZ_CASES", usual_cases / 10), false, check_mapped);
+}
 TEST_CASE("random programs execute on a mesh as they mean on one device", "[fuzz]") {
   check_many(from_environment("ESPALIER_FUZZ_CASES", usual_cases), false, check_usual);
 }

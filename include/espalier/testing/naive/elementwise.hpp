@@ -37,12 +37,18 @@ class element_equations : protected equation_values {
           self.shape, [&](const place_in&) { return static_cast<double>(table_number(at++, is_unsigned(self.type))); });
     }
     if (op == &ops::random_bits) {
-      const tensor_value& key = operand(id, 0);
-      const double number = self.operand_count > 1 ? operand(id, 1).data.at(0) : 0;
+      const tensor_value& keys = operand(id, 0);
       const auto purpose = static_cast<std::int64_t>(attributes_of<detail::random_attributes>(self).purpose);
+      const auto count = keys.data.size() / 2;
+      const std::uint64_t words = count == 0 ? 1 : static_cast<std::uint64_t>(self.shape.elements()) / count;
       std::uint64_t at = 0;  // elements come in their order
-      return tensor_of(self.shape,
-                       [&](const place_in&) { return in_memory(self.type, random_word(at++, key, number, purpose)); });
+      return tensor_of(self.shape, [&](const place_in&) {
+        const std::uint64_t n = at / words;
+        tensor_value key = keys;
+        key.data = {keys.data.at(2 * n), keys.data.at(2 * n + 1)};
+        const double number = self.operand_count > 1 ? operand(id, 1).data.at(n) : 0;
+        return in_memory(self.type, random_word(at++ % words, key, number, purpose));
+      });
     }
     return std::nullopt;
   }

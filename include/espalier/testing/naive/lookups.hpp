@@ -17,33 +17,33 @@ class lookup_equations : protected window_equations {
  protected:
   using window_equations::window_equations;
 
-  /// The index of the row that is looked up for element `i` of what was looked up: dimensions `along`, `along` + 1, ...
-  /// of it are those of the indices.
-  [[nodiscard]] static double row_of(const tensor_value& indices, int along, const place_in& i) {
+  /// The index of the row that is looked up for element `i` of what was looked up: dimensions `dim`, `dim` + 1, ...
+  /// of it are those of the indices, after the first `batch`.
+  [[nodiscard]] static double row_of(const tensor_value& indices, const gather_attributes& how, const place_in& i) {
     place_in at;
-    for (int d = 0; d < indices.shape.rank; ++d) at[d] = i[along + d];
+    for (int d = 0; d < indices.shape.rank; ++d) at[d] = d < how.batch ? i[d] : i[how.dim + d - how.batch];
     return element(indices, at);
   }
   /// The same element's index in the table.
-  [[nodiscard]] static place_in in_table(const extents& table, const extents& indices, int along, const place_in& i,
-                                         double row) {
+  [[nodiscard]] static place_in in_table(const extents& table, const extents& indices, const gather_attributes& how,
+                                         const place_in& i, double row) {
     place_in at;
     for (int d = 0; d < table.rank; ++d) {
-      if (d < along) at[d] = i[d];
-      if (d > along) at[d] = i[d + indices.rank - 1];
+      if (d < how.dim) at[d] = i[d];
+      if (d > how.dim) at[d] = i[d + indices.rank - how.batch - 1];
     }
-    at[along] = static_cast<std::int64_t>(row);
+    at[how.dim] = static_cast<std::int64_t>(row);
     return at;
   }
 
   tensor_value gather(int id) {
     const tensor_value& table = operand(id, 0);
     const tensor_value& indices = operand(id, 1);
-    const int along = attributes_of<gather_attributes>(g_[id]).dim;
+    const auto how = attributes_of<gather_attributes>(g_[id]);
     return tensor_of(g_[id].shape, [&](const place_in& i) {
-      const double row = row_of(indices, along, i);
-      if (row < 0 || row >= static_cast<double>(table.shape[along])) return 0.0;
-      return element(table, in_table(table.shape, indices.shape, along, i, row));
+      const double row = row_of(indices, how, i);
+      if (row < 0 || row >= static_cast<double>(table.shape[how.dim])) return 0.0;
+      return element(table, in_table(table.shape, indices.shape, how, i, row));
     });
   }
 
@@ -51,13 +51,13 @@ class lookup_equations : protected window_equations {
     const tensor_value& indices = operand(id, 0);
     const tensor_value& updates = operand(id, 1);
     const extents& table = g_[id].shape;
-    const int along = attributes_of<gather_attributes>(g_[id]).dim;
+    const auto how = attributes_of<gather_attributes>(g_[id]);
     tensor_value made = tensor_of(table, [](const place_in&) { return 0.0; });
     std::vector<double> sizes(made.data.size(), 0.0);
     for_each_index(updates.shape, [&](const place_in& i) {
-      const double row = row_of(indices, along, i);
-      if (row < 0 || row >= static_cast<double>(table[along])) return;
-      const place_in to = in_table(table, indices.shape, along, i, row);
+      const double row = row_of(indices, how, i);
+      if (row < 0 || row >= static_cast<double>(table[how.dim])) return;
+      const place_in to = in_table(table, indices.shape, how, i, row);
       std::int64_t at = 0;
       for (int d = 0; d < table.rank; ++d) at = at * table[d] + to[d];
       made.data.at(static_cast<std::size_t>(at)) += element(updates, i);

@@ -9,6 +9,7 @@
 namespace espalier {
 
 struct loop_reversal;
+struct gradient_context;
 
 /// Appends instructions to a graph: used by tracing, by gradients and by tests that make graphs at run time.
 class builder {
@@ -40,6 +41,8 @@ class builder {
   int sums_travel_as = 0;
   /// The first op that was to be differentiated and has no rule, or -1.
   int without_gradient = -1;
+  /// The gradient of an op that calls functions of the user, in a program that maps one (program/map_over.hpp).
+  void (*gradient_over_lanes)(gradient_context&) = nullptr;
   /// The first mistake whose type could not travel on, and where it was made.
   const detail::reason_id* mistake = nullptr;
   mistake_place mistake_where;

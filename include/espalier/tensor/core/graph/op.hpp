@@ -14,6 +14,8 @@ namespace espalier {
 
 struct gradient_context;
 class partition_context;
+class map_context;
+struct mapped_value;
 
 /// The order in which completion carries shardings through ops (GSPMD section 3.5; the order of XLA's four levels).
 enum class propagation : std::uint8_t {
@@ -153,6 +155,9 @@ struct op_info {
   element_shift (*shifts)(op_view) = nullptr;
   /// Writes the box `part` of the whole tensor into a buffer; set for a table in the user's source.
   void (*fill)(void* to, const extents& buffer, const extents& whole, const tensor_box& part) = nullptr;
+  /// Appends the op over one more dimension of some of its operands (graph/mapping.hpp). Null: the op itself, with that
+  /// dimension in all of its operands, where `factors` say that it passes.
+  mapped_value (*map)(map_context&) = nullptr;
 };
 
 [[nodiscard]] constexpr bool is_further_result(const instruction& i) { return i.op->facts.is_further_result; }

@@ -67,6 +67,8 @@ enum class attribute_form : std::uint8_t {
   einsum,
   /// "value:scalar": `instruction::scalar`; this takes none of the attributes.
   scalar,
+  /// "dim:dimension": the number of a dimension of the result and, where it has as many, of operand 0.
+  dimension,
 };
 
 struct attribute_name {
@@ -82,8 +84,8 @@ struct attribute_name {
 
 /// Reads `op_facts::attributes`.
 [[nodiscard]] inline std::vector<attribute_name> attribute_names(const op_info& op) {
-  static constexpr std::string_view forms[]{"", "flag",    "set",   "dims",   "axes",  "type", "optional_type",
-                                            "", "windows", "count", "einsum", "scalar"};
+  static constexpr std::string_view forms[]{"", "flag",    "set",   "dims",   "axes",   "type",     "optional_type",
+                                            "", "windows", "count", "einsum", "scalar", "dimension"};
   std::vector<attribute_name> names;
   int first = 0;
   std::string_view rest = op.facts.attributes;

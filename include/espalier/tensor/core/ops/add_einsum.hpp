@@ -39,7 +39,8 @@ inline constexpr op_info add_einsum{.name = "add_einsum",
                                     .factors = detail::add_einsum_factors,
                                     .gradient = detail::add_einsum_gradient,
                                     .evaluate = detail::evaluate_add_einsum,
-                                    .flops = detail::einsum_flops};
+                                    .flops = detail::einsum_flops,
+                                    .map = detail::map_einsum};
 }  // namespace ops
 
 namespace emit {

@@ -59,7 +59,7 @@ namespace ops {
 inline constexpr op_info concat{.name = "concat",
                                 .spread = propagation::dimensional,
                                 .linear = linearity::joint,
-                                .facts = {.attributes = "dim windows:windows"},
+                                .facts = {.attributes = "dim:dimension windows:windows"},
                                 .factors = detail::same_dimensions,
                                 .gradient = detail::concat_gradient,
                                 .evaluate = detail::evaluate_concat,

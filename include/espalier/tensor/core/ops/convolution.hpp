@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/base/light_std/extremes.hpp>
+#include <espalier/tensor/core/graph/mapping.hpp>
 #include <espalier/tensor/core/ops/arithmetic.hpp>
 #include <espalier/tensor/core/ops/reasons/convolution.hpp>
 #include <espalier/tensor/core/ops/reshape.hpp>
@@ -112,6 +113,7 @@ template <bool Reversed>
   return ((1U << static_cast<unsigned>(spatial)) - 1U) << 1U;
 }
 
+template <convolved Result> constexpr mapped_value map_convolution(map_context& c);
 constexpr void convolution_gradient(gradient_context& c);
 constexpr void input_gradient_gradient(gradient_context& c);
 constexpr void filter_gradient_gradient(gradient_context& c);
@@ -226,7 +228,8 @@ inline constexpr op_info convolution{.name = "convolution",
                                      .evaluate = detail::evaluate_convolution,
                                      .flops = detail::convolution_flops,
                                      .windows = detail::convolution_windows<false>,
-                                     .positional = true};
+                                     .positional = true,
+                                     .map = detail::map_convolution<detail::convolved::output>};
 /// Operands: the cotangent of a convolution's result, and its filter.
 inline constexpr op_info convolution_input_gradient{.name = "convolution_input_gradient",
                                                     .spread = propagation::dimensional,
@@ -236,7 +239,8 @@ inline constexpr op_info convolution_input_gradient{.name = "convolution_input_g
                                                     .evaluate = detail::evaluate_input_gradient,
                                                     .flops = detail::input_gradient_flops,
                                                     .windows = detail::convolution_windows<true>,
-                                                    .positional = true};
+                                                    .positional = true,
+                                                    .map = detail::map_convolution<detail::convolved::input>};
 /// Operands: a convolution's input, and the cotangent of its result.
 inline constexpr op_info convolution_filter_gradient{.name = "convolution_filter_gradient",
                                                      .spread = propagation::dimensional,
@@ -246,7 +250,8 @@ inline constexpr op_info convolution_filter_gradient{.name = "convolution_filter
                                                      .evaluate = detail::evaluate_filter_gradient,
                                                      .flops = detail::filter_gradient_flops,
                                                      .windows = detail::convolution_windows<false>,
-                                                     .positional = true};
+                                                     .positional = true,
+                                                     .map = detail::map_convolution<detail::convolved::filter>};
 }  // namespace ops
 
 namespace detail {
@@ -255,6 +260,31 @@ namespace detail {
 constexpr int convolution_like(builder& b, const op_info& op, int like, int result, int first, int second) {
   return b.append(with_attributes(builder::make(op, b[result].type, b[result].shape, first, second),
                                   attributes_of<windowed_attributes>(b[like])));
+}
+
+/// Lanes are more images; where their filters differ, they are groups, each with a filter of its own; where only the
+/// filters do, more features.
+template <convolved Result> constexpr mapped_value map_convolution(map_context& c) {
+  constexpr bool has_filter = Result != convolved::filter;
+  if (has_filter && !c.is_mapped(1)) return c.merged_into(0);
+  builder& b = c.emit();
+  instruction made = c.op().self();
+  const int last = made.shape.rank - 1;
+  // An operand with lanes before its last dimension, as one of these: channels of the group of each lane.
+  const auto merged = [&](int k) {
+    const int value = c.operand(k, last);
+    extents shape = c.op().operand(k).shape;
+    shape[last] *= c.lanes();
+    return emit::reshape(b, value, shape);
+  };
+  const extents& input = Result == convolved::input ? made.shape : c.op().operand(0).shape;
+  const extents& filter = has_filter ? c.op().operand(1).shape : made.shape;
+  const bool shares_input = Result != convolved::input && !c.is_mapped(0) && groups_of(input, filter) == 1;
+  made.operand[0] = shares_input ? c.operand(0) : merged(0);
+  made.operand[1] = merged(1);
+  const extents split = with_dimension(made.shape, last, c.lanes());
+  made.shape[last] *= c.lanes();
+  return {emit::reshape(b, b.append(made), split), last};
 }
 
 constexpr void convolution_gradient(gradient_context& c) {

@@ -223,7 +223,8 @@ namespace ops {
 inline constexpr op_info cumulate{
     .name = "cumulate",
     .spread = propagation::elementwise,
-    .facts = {.attributes = "dim kind:sum|prod|max|min|recurrence|late_recurrence reverse:flag exclusive:flag"},
+    .facts = {.attributes =
+                  "dim:dimension kind:sum|prod|max|min|recurrence|late_recurrence reverse:flag exclusive:flag"},
     .factors = detail::cumulate_factors,
     .gradient = detail::cumulate_gradient,
     .evaluate = detail::evaluate_cumulate,
@@ -235,7 +236,8 @@ inline constexpr op_info cumulate{
 inline constexpr op_info part_of_cumulate{
     .name = "part_of_cumulate",
     .spread = propagation::none,
-    .facts = {.attributes = "dim kind:sum|prod|max|min|recurrence|late_recurrence reverse:flag exclusive:flag"},
+    .facts = {.attributes =
+                  "dim:dimension kind:sum|prod|max|min|recurrence|late_recurrence reverse:flag exclusive:flag"},
     .factors = detail::part_of_cumulate_factors,
     .evaluate = detail::evaluate_part_of_cumulate,
     .flops = detail::cumulate_flops,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/ops/compare.hpp>
+#include <espalier/tensor/core/ops/gather.hpp>
 #include <espalier/tensor/core/ops/iota.hpp>
 #include <espalier/tensor/core/ops/reasons/dynamic_slice.hpp>
 #include <espalier/tensor/core/ops/slice.hpp>
@@ -112,6 +113,8 @@ struct owned_rows {
 
 constexpr void dynamic_slice_gradient(gradient_context& c);
 constexpr void dynamic_update_slice_gradient(gradient_context& c);
+constexpr mapped_value map_dynamic_slice(map_context& c);
+constexpr mapped_value map_dynamic_update_slice(map_context& c);
 
 constexpr void evaluate_dynamic_slice(const evaluation& e) {
   const instruction& self = *e.self;
@@ -157,26 +160,29 @@ constexpr void evaluate_dynamic_update_slice(const evaluation& e) {
 
 namespace ops {
 /// Some elements of one dimension of operand 0, from operand 1 on.
-inline constexpr op_info dynamic_slice{.name = "dynamic_slice",
-                                       .spread = propagation::dimensional,
-                                       .linear = linearity::first,
-                                       .facts = {.row_of = detail::row_of_slice, .attributes = "dim extent size"},
-                                       .factors = detail::dynamic_slice_factors,
-                                       .gradient = detail::dynamic_slice_gradient,
-                                       .evaluate = detail::evaluate_dynamic_slice,
-                                       .flops = detail::no_flops,
-                                       .positional = true};
+inline constexpr op_info dynamic_slice{
+    .name = "dynamic_slice",
+    .spread = propagation::dimensional,
+    .linear = linearity::first,
+    .facts = {.row_of = detail::row_of_slice, .attributes = "dim:dimension extent size"},
+    .factors = detail::dynamic_slice_factors,
+    .gradient = detail::dynamic_slice_gradient,
+    .evaluate = detail::evaluate_dynamic_slice,
+    .flops = detail::no_flops,
+    .positional = true,
+    .map = detail::map_dynamic_slice};
 /// Operand 0 with operand 1 written into it, from operand 2 on along one dimension and, if there is an operand 3, from
 /// there on along another. Writes nothing else where operand 0 is not needed any more.
 inline constexpr op_info dynamic_update_slice{
     .name = "dynamic_update_slice",
     .spread = propagation::dimensional,
-    .facts = {.overwrites = 0, .attributes = "dim extent second_dim second_extent"},
+    .facts = {.overwrites = 0, .attributes = "dim:dimension extent second_dim:dimension second_extent"},
     .factors = detail::dynamic_update_slice_factors,
     .gradient = detail::dynamic_update_slice_gradient,
     .evaluate = detail::evaluate_dynamic_update_slice,
     .flops = detail::no_flops,
-    .positional = true};
+    .positional = true,
+    .map = detail::map_dynamic_update_slice};
 }  // namespace ops
 
 namespace emit {
@@ -253,6 +259,79 @@ constexpr void detail::dynamic_update_slice_gradient(gradient_context& c) {
 }
 
 namespace detail {
+/// Of each lane's start, where its slice of `size` elements lies inside of `extent`: as `clamped_start`.
+constexpr int clamped_starts(builder& b, int starts, std::int64_t extent, std::int64_t size) {
+  const int from = emit::convert(b, starts, index_type(b[starts].type));
+  const int least = emit::constant_like(b, from, 0);
+  const int most = emit::constant_like(b, from, static_cast<double>(extent - size));
+  const int above = b.append(ops::maximum, b[from].type, b[from].shape, from, least);
+  return b.append(ops::minimum, b[from].type, b[from].shape, above, most);
+}
+/// Starts [lanes] as [lanes, count], with the numbers 0 ... count - 1 added, or taken away from those.
+constexpr int counted_from(builder& b, int starts, std::int64_t count, bool is_difference) {
+  const extents shape = with_dimension(b[starts].shape, 1, count);
+  const int first = emit::broadcast_along(b, starts, shape, 0b10);
+  const int index = emit::iota(b, b[starts].type, shape, 1);
+  return is_difference ? b.append(ops::subtract, b[starts].type, shape, index, first)
+                       : b.append(ops::add, b[starts].type, shape, first, index);
+}
+
+/// Where each lane has a start of its own, a slice is a lookup of as many rows.
+constexpr mapped_value map_dynamic_slice(map_context& c) {
+  builder& b = c.emit();
+  instruction made = c.op().self();
+  auto slice = attributes_of<dynamic_slice_attributes>(made);
+  if (c.is_mapped(1)) {
+    const int starts = clamped_starts(b, c.operand(1, 0), slice.extent, slice.size);
+    const int rows = counted_from(b, starts, slice.size, false);
+    if (c.is_mapped(0)) return {emit::gather(b, c.operand(0, 0), rows, slice.dim + 1, 1), 0};
+    return {emit::gather(b, c.operand(0), rows, slice.dim), slice.dim};
+  }
+  ++slice.dim;
+  made.operand[0] = c.operand(0, 0);
+  made.operand[1] = c.operand(1);
+  made.shape = with_dimension(made.shape, 0, c.lanes());
+  set_attributes(made, slice);
+  return {b.append(made), 0};
+}
+/// Where each lane has a start of its own, an element comes from the update, looked up, or from the tensor.
+constexpr mapped_value map_dynamic_update_slice(map_context& c) {
+  builder& b = c.emit();
+  instruction made = c.op().self();
+  auto placed = attributes_of<dynamic_update_slice_attributes>(made);
+  const int tensor = c.operand(0, 0);
+  int update = c.operand(1, 0);
+  bool has_starts = false;
+  for (int k = 2; k < made.operand_count; ++k) has_starts = has_starts || c.is_mapped(k);
+  if (!has_starts) {
+    ++placed.dim;
+    if (made.operand_count > 3) ++placed.second_dim;
+    made.operand[0] = tensor;
+    made.operand[1] = update;
+    for (int k = 2; k < made.operand_count; ++k) made.operand[k] = c.operand(k);
+    made.shape = with_dimension(made.shape, 0, c.lanes());
+    set_attributes(made, placed);
+    return {b.append(made), 0};
+  }
+  const extents shape = b[tensor].shape;
+  int is_written = -1;
+  for (int k = 2; k < made.operand_count; ++k) {
+    const int dim = placed.dim_of(k) + 1;
+    const std::int64_t extent = shape[dim];
+    const std::int64_t size = b[update].shape[dim];
+    const int rows = counted_from(b, clamped_starts(b, c.operand(k, 0), extent, size), extent, true);
+    update = emit::gather(b, update, rows, dim, 1);
+    const auto limit = [&](std::int64_t at) { return emit::constant_like(b, rows, static_cast<double>(at)); };
+    const int after = emit::compare(b, ops::less_equal, limit(0), rows);
+    const int before = emit::compare(b, ops::less, rows, limit(size));
+    const int inside = b.append(ops::logical_and, dtype::boolean, b[rows].shape, after, before);
+    const std::int64_t others = ((std::int64_t{1} << shape.rank) - 1) & ~(std::int64_t{1} | std::int64_t{1} << dim);
+    const int here = emit::broadcast_along(b, inside, shape, others);
+    is_written = is_written < 0 ? here : b.append(ops::logical_and, dtype::boolean, shape, is_written, here);
+  }
+  return {emit::select(b, is_written, update, tensor), 0};
+}
+
 template <class Start> [[nodiscard]] constexpr bool is_start() { return Start::rank == 0 && is_integer(Start::type); }
 
 /// Whether an update has a tensor's extents in all dimensions but these two. (The second may be -1.)

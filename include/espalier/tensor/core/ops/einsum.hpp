@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/graph/mapping.hpp>
 #include <espalier/tensor/core/ops/arithmetic.hpp>
 #include <espalier/tensor/core/ops/compare.hpp>
 #include <espalier/tensor/core/ops/einsum/order.hpp>
@@ -38,6 +39,7 @@ namespace detail {
 }
 
 constexpr void einsum_gradient(gradient_context& c);
+constexpr mapped_value map_einsum(map_context& c);
 
 /// Every element of the result as a sum over the contracted letters, in their order in the left operand.
 constexpr void evaluate_einsum(const evaluation& e) {
@@ -99,7 +101,8 @@ inline constexpr op_info einsum{.name = "einsum",
                                 .gradient = detail::einsum_gradient,
                                 .evaluate = detail::evaluate_einsum,
                                 .flops = detail::einsum_flops,
-                                .identity = detail::einsum_identity};
+                                .identity = detail::einsum_identity,
+                                .map = detail::map_einsum};
 }  // namespace ops
 
 namespace detail {
@@ -181,6 +184,29 @@ constexpr void detail::einsum_gradient(gradient_context& c) {
 }
 
 namespace detail {
+
+[[nodiscard]] constexpr einsum_term with_letter(char letter, const einsum_term& term) {
+  einsum_term made;
+  made.append(letter);
+  for (int d = 0; d < term.size(); ++d) made.append(term[d]);
+  return made;
+}
+/// Lanes are one more letter, of the result and of the operands that differ from lane to lane. (An addend does.)
+constexpr mapped_value map_einsum(map_context& c) {
+  instruction made = c.op().self();
+  auto [left, right, result] = attributes_of<einsum_attributes>(made);
+  char letter = 'a';
+  while (left.contains(letter) || right.contains(letter) || result.contains(letter)) ++letter;
+  const bool is_first = c.is_mapped(0) || !c.is_mapped(1);
+  made.operand[0] = is_first ? c.operand(0, 0) : c.operand(0);
+  made.operand[1] = c.is_mapped(1) ? c.operand(1, 0) : c.operand(1);
+  if (is_first) left = with_letter(letter, left);
+  if (c.is_mapped(1)) right = with_letter(letter, right);
+  if (made.operand_count > 2) made.operand[2] = c.operand(2, 0);
+  made.shape = with_dimension(made.shape, 0, c.lanes());
+  set_attributes(made, einsum_attributes{left, right, with_letter(letter, result)});
+  return {c.emit().append(made), 0};
+}
 
 /// Appends the products of a formula. `order` is of its reading. Only the last of them is of type `type`, or the sum if
 /// there is one operand: earlier values are not rounded.

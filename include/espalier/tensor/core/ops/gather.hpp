@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/graph/mapping.hpp>
 #include <espalier/tensor/core/ops/compare.hpp>
 #include <espalier/tensor/core/ops/convert.hpp>
 #include <espalier/tensor/core/ops/iota.hpp>
@@ -13,6 +14,9 @@ namespace espalier {
 struct gather_attributes {
   /// The table's dimension that is looked up, which a result replaces by the dimensions of the indices.
   int dim = 0;
+  /// The first so many dimensions of the table are also the first of the indices, and of the result: each element of
+  /// them is a lookup of its own.
+  int batch = 0;
 };
 
 namespace detail {
@@ -24,17 +28,18 @@ namespace detail {
   factor_rule rule;
   const extents& table = v.operand(0).shape;
   const extents& indices = v.operand(1).shape;
-  const int along = attributes_of<gather_attributes>(v).dim;
+  const auto [along, batch] = attributes_of<gather_attributes>(v);
   if (v.self().type == dtype::boolean) rule.combine = reduction::max;
   rule.operand[0][along] = factor_list(rule.add(table[along], factor_kind::reduce));
-  for (int d = 0; d < indices.rank; ++d) {
+  for (int d = batch; d < indices.rank; ++d) {
     rule.operand[1][d] = factor_list(rule.add(indices[d]));
-    rule.result[along + d] = rule.operand[1][d];
+    rule.result[along + d - batch] = rule.operand[1][d];
   }
   for (int d = 0; d < table.rank; ++d) {
     if (d == along) continue;
     rule.operand[0][d] = factor_list(rule.add(table[d]));
-    rule.result[d < along ? d : d + indices.rank - 1] = rule.operand[0][d];
+    rule.result[d < along ? d : d + indices.rank - batch - 1] = rule.operand[0][d];
+    if (d < batch) rule.operand[1][d] = rule.operand[0][d];
   }
   return rule;
 }
@@ -49,33 +54,37 @@ namespace detail {
   factor_rule rule;
   const extents& table = v.self().shape;
   const extents& indices = v.operand(0).shape;
-  const int along = attributes_of<gather_attributes>(v).dim;
+  const auto [along, batch] = attributes_of<gather_attributes>(v);
   rule.result[along] = factor_list(rule.add(table[along]));
-  for (int d = 0; d < indices.rank; ++d) {
+  for (int d = batch; d < indices.rank; ++d) {
     rule.operand[0][d] = factor_list(rule.add(indices[d], factor_kind::reduce));
-    rule.operand[1][along + d] = rule.operand[0][d];
+    rule.operand[1][along + d - batch] = rule.operand[0][d];
   }
   for (int d = 0; d < table.rank; ++d) {
     if (d == along) continue;
     rule.result[d] = factor_list(rule.add(table[d]));
-    rule.operand[1][d < along ? d : d + indices.rank - 1] = rule.result[d];
+    rule.operand[1][d < along ? d : d + indices.rank - batch - 1] = rule.result[d];
+    if (d < batch) rule.operand[0][d] = rule.result[d];
   }
   return rule;
 }
 
 constexpr void gather_gradient(gradient_context& c);
 constexpr void scatter_add_gradient(gradient_context& c);
+constexpr mapped_value map_gather(map_context& c);
+constexpr mapped_value map_scatter_add(map_context& c);
 
 constexpr void evaluate_gather(const evaluation& e) {
   const extents& table = *e.operand_shape[0];
-  const int along = attributes_of<gather_attributes>(*e.self).dim;
+  const auto [along, batch] = attributes_of<gather_attributes>(*e.self);
   const std::int64_t inner = stride_of(table, along);
   const std::int64_t outer = table.product(0, along);
-  const std::int64_t count = e.operand_shape[1]->elements();
+  const std::int64_t each = table.product(batch, along);
+  const std::int64_t count = e.operand_shape[1]->product(batch, e.operand_shape[1]->rank);
   const interval here = e.boxes->operand[0].dim[along];
   for (std::int64_t o = 0; o < outer; ++o) {
     for (std::int64_t n = 0; n < count; ++n) {
-      const std::int64_t row = static_cast<std::int64_t>(e.operand[1][n]) - here.start;
+      const std::int64_t row = static_cast<std::int64_t>(e.operand[1][o / each * count + n]) - here.start;
       const bool mine = row >= 0 && row < here.size;
       for (std::int64_t i = 0; i < inner; ++i) {
         e.result[(o * count + n) * inner + i] = mine ? e.operand[0][(o * table[along] + row) * inner + i] : 0;
@@ -86,15 +95,16 @@ constexpr void evaluate_gather(const evaluation& e) {
 
 constexpr void evaluate_scatter_add(const evaluation& e) {
   const extents& table = e.self->shape;
-  const int along = attributes_of<gather_attributes>(*e.self).dim;
+  const auto [along, batch] = attributes_of<gather_attributes>(*e.self);
   const std::int64_t inner = stride_of(table, along);
   const std::int64_t outer = table.product(0, along);
-  const std::int64_t count = e.operand_shape[0]->elements();
+  const std::int64_t each = table.product(batch, along);
+  const std::int64_t count = e.operand_shape[0]->product(batch, e.operand_shape[0]->rank);
   const interval here = e.boxes->result.dim[along];
   for (std::int64_t i = 0; i < table.elements(); ++i) e.result[i] = 0;
   for (std::int64_t o = 0; o < outer; ++o) {
     for (std::int64_t n = 0; n < count; ++n) {
-      const std::int64_t row = static_cast<std::int64_t>(e.operand[0][n]) - here.start;
+      const std::int64_t row = static_cast<std::int64_t>(e.operand[0][o / each * count + n]) - here.start;
       if (row < 0 || row >= here.size) continue;
       for (std::int64_t i = 0; i < inner; ++i) {
         e.result[(o * table[along] + row) * inner + i] += e.operand[1][(o * count + n) * inner + i];
@@ -112,54 +122,79 @@ namespace ops {
 /// Looks rows up; see `gather_factors` for the operands. An index outside the table gives zeros.
 inline constexpr op_info gather{.name = "gather",
                                 .spread = propagation::dimensional,
-                                .facts = {.row_of = detail::row_of_table, .attributes = "dim"},
+                                .facts = {.row_of = detail::row_of_table, .attributes = "dim:dimension batch:count"},
                                 .factors = detail::gather_factors,
                                 .gradient = detail::gather_gradient,
                                 .evaluate = detail::evaluate_gather,
                                 .flops = detail::no_flops,
-                                .positional = true};
+                                .positional = true,
+                                .map = detail::map_gather};
 /// Gather's gradient: adds updates to the rows their indices name.
 inline constexpr op_info scatter_add{.name = "scatter_add",
                                      .spread = propagation::dimensional,
-                                     .facts = {.adds_up = true, .attributes = "dim"},
+                                     .facts = {.adds_up = true, .attributes = "dim:dimension batch:count"},
                                      .factors = detail::scatter_add_factors,
                                      .gradient = detail::scatter_add_gradient,
                                      .evaluate = detail::evaluate_scatter_add,
                                      .flops = detail::scatter_flops,
                                      .positional = true,
-                                     .identity = detail::scatter_identity};
+                                     .identity = detail::scatter_identity,
+                                     .map = detail::map_scatter_add};
 }  // namespace ops
 
 namespace detail {
-[[nodiscard]] constexpr extents gathered_shape(const extents& table, const extents& indices, int along) {
+[[nodiscard]] constexpr extents gathered_shape(const extents& table, const extents& indices, int along, int batch = 0) {
   extents shape;
   for (int d = 0; d < along; ++d) shape.append(table[d]);
-  for (int d = 0; d < indices.rank; ++d) shape.append(indices[d]);
+  for (int d = batch; d < indices.rank; ++d) shape.append(indices[d]);
   for (int d = along + 1; d < table.rank; ++d) shape.append(table[d]);
   return shape;
 }
 }  // namespace detail
 
 namespace emit {
-constexpr int gather(builder& b, int table, int indices, int along) {
-  return b.append(
-      with_attributes(builder::make(ops::gather, b[table].type,
-                                    detail::gathered_shape(b[table].shape, b[indices].shape, along), table, indices),
-                      gather_attributes{along}));
+/// @param batch the first so many dimensions of table and indices are the same
+constexpr int gather(builder& b, int table, int indices, int along, int batch = 0) {
+  return b.append(with_attributes(
+      builder::make(ops::gather, b[table].type, detail::gathered_shape(b[table].shape, b[indices].shape, along, batch),
+                    table, indices),
+      gather_attributes{along, batch}));
 }
-constexpr int scatter_add(builder& b, const extents& table, int indices, int updates, int along) {
+constexpr int scatter_add(builder& b, const extents& table, int indices, int updates, int along, int batch = 0) {
   return b.append(with_attributes(builder::make(ops::scatter_add, b[updates].type, table, indices, updates),
-                                  gather_attributes{along}));
+                                  gather_attributes{along, batch}));
 }
 }  // namespace emit
 
 constexpr void detail::gather_gradient(gradient_context& c) {
-  c.give(0, emit::scatter_add(c.emit, c.emit[c.operand(0)].shape, c.operand(1), c.cotangent,
-                              attributes_of<gather_attributes>(c).dim));
+  const auto [along, batch] = attributes_of<gather_attributes>(c);
+  c.give(0, emit::scatter_add(c.emit, c.emit[c.operand(0)].shape, c.operand(1), c.cotangent, along, batch));
 }
 constexpr void detail::scatter_add_gradient(gradient_context& c) {
-  c.give(1, emit::gather(c.emit, c.cotangent, c.operand(0), attributes_of<gather_attributes>(c).dim));
+  const auto [along, batch] = attributes_of<gather_attributes>(c);
+  c.give(1, emit::gather(c.emit, c.cotangent, c.operand(0), along, batch));
 }
+
+namespace detail {
+/// Lanes are a dimension of the table that is not looked up, or one of the indices; of both: one more of the first
+/// dimensions, of which each element is a lookup of its own.
+constexpr mapped_value map_gather(map_context& c) {
+  const auto [along, batch] = attributes_of<gather_attributes>(c.op());
+  if (c.is_mapped(0) && c.is_mapped(1)) {
+    return {emit::gather(c.emit(), c.operand(0, 0), c.operand(1, 0), along + 1, batch + 1), 0};
+  }
+  if (c.is_mapped(0)) return {emit::gather(c.emit(), c.operand(0, batch), c.operand(1), along + 1, batch), batch};
+  return {emit::gather(c.emit(), c.operand(0), c.operand(1, batch), along, batch), along};
+}
+constexpr mapped_value map_scatter_add(map_context& c) {
+  const auto [along, batch] = attributes_of<gather_attributes>(c.op());
+  const int at = c.is_mapped(0) ? 0 : batch;
+  const extents table = with_dimension(c.op().self().shape, at, c.lanes());
+  const int indices = c.is_mapped(0) ? c.operand(0, 0) : c.operand(0);
+  const int updates = c.operand(1, at);
+  return {emit::scatter_add(c.emit(), table, indices, updates, along + 1, c.is_mapped(0) ? batch + 1 : batch), at};
+}
+}  // namespace detail
 
 namespace detail {
 /// Returns the type in which indices of a type are compared with numbers: it holds every index and every such number.

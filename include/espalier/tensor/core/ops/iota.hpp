@@ -24,7 +24,7 @@ namespace ops {
 inline constexpr op_info iota{.name = "iota",
                               .spread = propagation::elementwise,
                               .fuse = fusion::source,
-                              .facts = {.values = pattern::index, .attributes = "dim"},
+                              .facts = {.values = pattern::index, .attributes = "dim:dimension"},
                               .factors = detail::same_dimensions,
                               .gradient = detail::no_gradient,
                               .evaluate = detail::evaluate_iota,

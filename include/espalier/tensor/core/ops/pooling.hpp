@@ -118,6 +118,9 @@ constexpr void evaluate_spread_equal(const evaluation& e) {
                   });
 }
 
+/// Lanes are more images.
+constexpr mapped_value map_images(map_context& c) { return c.merged_into(0); }
+
 constexpr void sum_pool_gradient(gradient_context& c);
 constexpr void max_pool_gradient(gradient_context& c);
 constexpr void pool_equal_gradient(gradient_context& c);
@@ -142,7 +145,8 @@ constexpr void spread_equal_gradient(gradient_context& c);
           .evaluate = evaluate,
           .flops = pooling_flops,
           .windows = windows,
-          .positional = true};
+          .positional = true,
+          .map = map_images};
 }
 
 }  // namespace detail

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/graph/mapping.hpp>
 #include <espalier/tensor/core/ops/bitwise.hpp>
 #include <espalier/tensor/core/ops/error_function.hpp>
 #include <espalier/tensor/core/ops/iota.hpp>
@@ -53,27 +54,37 @@ enum class random_purpose : std::uint8_t {
 
 struct random_attributes {
   random_purpose purpose = random_purpose::bits;
+  /// The first so many dimensions of the result are also the first of the operands: each element of them is a key, with
+  /// a tensor of words for which it is the only one.
+  int keys = 0;
 };
 
 /// Operand 0 is the key, operand 1, where there is one, a number.
 [[nodiscard]] constexpr factor_rule random_bits_factors(op_view v) {
   factor_rule rule;
   const extents& to = v.self().shape;
+  const int keys = attributes_of<random_attributes>(v).keys;
   for (int d = 0; d < to.rank; ++d) rule.result[d] = factor_list(rule.add(to[d]));
-  rule.operand[0][0] = factor_list(rule.add(2, factor_kind::blocked));
+  for (int d = 0; d < keys; ++d) rule.operand[0][d] = rule.operand[1][d] = rule.result[d];
+  rule.operand[0][keys] = factor_list(rule.add(2, factor_kind::blocked));
   return rule;
 }
+/// Lanes whose keys differ have words of their own; the number is then one of each.
+constexpr mapped_value map_random_bits(map_context& c);
 
 constexpr void evaluate_random_bits(const evaluation& e) {
   const extents& to = e.self->shape;
   const auto word = [](double number) { return static_cast<std::uint32_t>(word_of_value(dtype::u32, number)); };
-  const std::array<std::uint32_t, 2> key{word(e.operand[0][0]), word(e.operand[0][1])};
-  const std::uint32_t number = e.self->operand_count > 1 ? word(e.operand[1][0]) : 0;
-  const auto purpose = static_cast<std::uint32_t>(attributes_of<random_attributes>(*e.self).purpose);
+  const auto [kind, keys] = attributes_of<random_attributes>(*e.self);
+  const auto purpose = static_cast<std::uint32_t>(kind);
+  const std::int64_t of_key = to.product(keys, to.rank);
   for (std::int64_t i = 0; i < to.elements(); ++i) {
+    const double* const mine = e.operand[0] + 2 * (i / of_key);
+    const std::array<std::uint32_t, 2> key{word(mine[0]), word(mine[1])};
+    const std::uint32_t number = e.self->operand_count > 1 ? word(e.operand[1][i / of_key]) : 0;
     std::int64_t rest = i;
     std::int64_t at = 0;
-    for (int d = to.rank - 1; d >= 0; --d) {
+    for (int d = to.rank - 1; d >= keys; --d) {
       at += (e.boxes->result.dim[d].start + rest % to[d]) * stride_of(e.boxes->whole, d);
       rest /= to[d];
     }
@@ -88,15 +99,17 @@ constexpr void evaluate_random_bits(const evaluation& e) {
 
 namespace ops {
 /// Element i of the whole tensor, counted in row-major order, is word i % 4 of Philox4x32 with the operand as key and
-/// the counter (i / 4 modulo 2^32, i / 2^34, number, purpose): see `random_bits_factors` for the operands.
+/// the counter (i / 4 modulo 2^32, i / 2^34, number, purpose): see `random_bits_factors` for the operands. With many
+/// keys, that is the tensor of each of them.
 inline constexpr op_info random_bits{.name = "random_bits",
                                      .spread = propagation::elementwise,
-                                     .facts = {.attributes = "purpose:bits|low_bits|fold|split"},
+                                     .facts = {.attributes = "purpose:bits|low_bits|fold|split keys:count"},
                                      .factors = detail::random_bits_factors,
                                      .gradient = detail::no_gradient,
                                      .evaluate = detail::evaluate_random_bits,
                                      .flops = detail::one_flop_per_element,
-                                     .positional = true};
+                                     .positional = true,
+                                     .map = detail::map_random_bits};
 }  // namespace ops
 
 namespace emit {
@@ -107,6 +120,19 @@ constexpr int random_bits(builder& b, dtype type, const extents& shape, int key,
   return b.append(
       with_attributes(builder::make(ops::random_bits, type, shape, key, number), detail::random_attributes{purpose}));
 }
+}  // namespace emit
+
+constexpr mapped_value detail::map_random_bits(map_context& c) {
+  instruction made = c.op().self();
+  auto words = attributes_of<random_attributes>(made);
+  ++words.keys;
+  set_attributes(made, words);
+  for (int k = 0; k < made.operand_count; ++k) made.operand[k] = c.operand(k, 0);
+  made.shape = with_dimension(made.shape, 0, c.lanes());
+  return {c.emit().append(made), 0};
+}
+
+namespace emit {
 
 /// Bits moved to the right by `amount`, with their sign or without.
 constexpr int shifted_right(builder& b, int bits, int amount, bool keep_sign) {

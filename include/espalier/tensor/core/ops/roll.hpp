@@ -59,7 +59,7 @@ namespace ops {
 inline constexpr op_info roll{.name = "roll",
                               .spread = propagation::dimensional,
                               .linear = linearity::first,
-                              .facts = {.attributes = "dim by"},
+                              .facts = {.attributes = "dim:dimension by"},
                               .factors = detail::same_dimensions,
                               .gradient = detail::roll_gradient,
                               .evaluate = detail::evaluate_roll,

@@ -85,29 +85,31 @@ constexpr void evaluate_pad(const evaluation& e) {
 
 namespace ops {
 /// Some elements of one dimension: see `slice_attributes`.
-inline constexpr op_info slice{.name = "slice",
-                               .spread = propagation::dimensional,
-                               .linear = linearity::first,
-                               .facts = {.is_operand = detail::slices_everything, .attributes = "dim start step"},
-                               .factors = detail::same_dimensions,
-                               .gradient = detail::slice_gradient,
-                               .evaluate = detail::evaluate_slice,
-                               .flops = detail::no_flops,
-                               .windows = detail::slice_windows,
-                               .positional = true,
-                               .shifts = detail::slice_shifts};
+inline constexpr op_info slice{
+    .name = "slice",
+    .spread = propagation::dimensional,
+    .linear = linearity::first,
+    .facts = {.is_operand = detail::slices_everything, .attributes = "dim:dimension start step"},
+    .factors = detail::same_dimensions,
+    .gradient = detail::slice_gradient,
+    .evaluate = detail::evaluate_slice,
+    .flops = detail::no_flops,
+    .windows = detail::slice_windows,
+    .positional = true,
+    .shifts = detail::slice_shifts};
 /// The reverse of `slice`, with the same attributes: zeros, except where a slice of the result would read.
-inline constexpr op_info pad{.name = "pad",
-                             .spread = propagation::dimensional,
-                             .linear = linearity::first,
-                             .facts = {.is_operand = detail::slices_everything, .attributes = "dim start step"},
-                             .factors = detail::same_dimensions,
-                             .gradient = detail::pad_gradient,
-                             .evaluate = detail::evaluate_pad,
-                             .flops = detail::no_flops,
-                             .windows = detail::pad_windows,
-                             .positional = true,
-                             .shifts = detail::pad_shifts};
+inline constexpr op_info pad{
+    .name = "pad",
+    .spread = propagation::dimensional,
+    .linear = linearity::first,
+    .facts = {.is_operand = detail::slices_everything, .attributes = "dim:dimension start step"},
+    .factors = detail::same_dimensions,
+    .gradient = detail::pad_gradient,
+    .evaluate = detail::evaluate_pad,
+    .flops = detail::no_flops,
+    .windows = detail::pad_windows,
+    .positional = true,
+    .shifts = detail::pad_shifts};
 }  // namespace ops
 
 namespace emit {

@@ -18,6 +18,13 @@ namespace espalier {
 
 namespace detail {
 
+/// An op with a gradient of the user's that has been mapped has so many dimensions of lanes, the first ones, in its
+/// value and in the operands whose bits are set; the user's functions are of one lane.
+struct lanes_attributes {
+  int lanes = 0;
+  std::int64_t operands = 0;
+};
+
 /// The cotangents that flow back to these arguments: one as it is, several as results.
 template <class... Arguments> struct cotangent_types { using type = results<Arguments...>; };
 template <class Argument> struct cotangent_types<Argument> { using type = Argument; };
@@ -46,6 +53,7 @@ template <class Value> constexpr Value cotangent_tree(gradient_context& c, const
 
 template <class Backward, class Value, class... Arguments> constexpr void user_gradient(gradient_context& c) {
   builder& b = c.emit;
+  if (attributes_of<lanes_attributes>(c).lanes > 0) return b.gradient_over_lanes(c);
   const source_line where = c.self().where;
   int next = 0;
   const Value value = tree_of_operands<Value>(c, next);
@@ -74,6 +82,7 @@ template <class Backward, class Value, class... Arguments> constexpr void user_g
 /// The function once more, and its gradient.
 template <class Function, class Value, class... Arguments> constexpr void gradient_of_repetition(gradient_context& c) {
   builder& b = c.emit;
+  if (attributes_of<lanes_attributes>(c).lanes > 0) return b.gradient_over_lanes(c);
   const source_line where = c.self().where;
   int next = 0;
   const Value value = tree_of_operands<Value>(c, next);
@@ -101,7 +110,7 @@ template <class Function, class Value, class... Arguments> constexpr void gradie
 
 [[nodiscard]] constexpr op_info op_with_gradient(void (*gradient)(gradient_context&)) {
   return {.name = "custom_gradient",
-          .facts = {.passes_operands = true},
+          .facts = {.passes_operands = true, .attributes = "lanes:count operands:count"},
           .factors = same_dimensions,
           .gradient = gradient,
           .flops = no_flops};

@@ -38,6 +38,7 @@ template <class Op, class F> constexpr void for_each_rule(Op& op, const F& f) {
   f(op.identity);
   f(op.shifts);
   f(op.fill);
+  f(op.map);
   f(op.facts.is_operand);
 }
 [[nodiscard]] constexpr op_info stripped(op_info op) {

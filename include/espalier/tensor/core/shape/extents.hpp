@@ -32,6 +32,20 @@ struct extents {
   }
 };
 
+namespace detail {
+/// The shape with one more dimension: of [3, 5], with one of 4 as dimension 1, [3, 4, 5].
+/// @pre shape.rank < max_rank
+[[nodiscard]] constexpr extents with_dimension(const extents& shape, int at, std::int64_t extent) {
+  extents result;
+  for (int d = 0; d < shape.rank; ++d) {
+    if (d == at) result.append(extent);
+    result.append(shape[d]);
+  }
+  if (at == shape.rank) result.append(extent);
+  return result;
+}
+}  // namespace detail
+
 /// The longest dimension: a tensor type has its extents as ints.
 inline constexpr std::int64_t most_extent = 2'147'483'647;
 /// Elements of the largest tensor: even of the widest type its bytes are a number.

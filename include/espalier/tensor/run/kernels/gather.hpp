@@ -11,16 +11,25 @@
 
 namespace espalier::detail {
 
-/// A table [outer, rows, inner], looked up `count` times.
+/// A table [outer, rows, inner], looked up `count` times, in parts of `each` with the same indices: all of it at once,
+/// unless the lookups are a batch.
 struct table_shape {
   std::int64_t outer = 1;
   std::int64_t rows = 1;
   std::int64_t inner = 1;
   std::int64_t count = 1;
+  std::int64_t each = 1;
+
+  /// The number of lookups of a batch, and which of them a part `o` of the table is of.
+  [[nodiscard]] constexpr std::int64_t lookups() const { return each == 0 ? 0 : outer / each; }
+  [[nodiscard]] constexpr std::int64_t lookup_of(std::int64_t o) const { return each == outer ? 0 : o / each; }
+  /// The place of the first index for a part `o` of the table.
+  [[nodiscard]] constexpr std::int64_t first_index(std::int64_t o) const { return lookup_of(o) * count; }
 };
 
-[[nodiscard]] constexpr table_shape shape_of_table(const extents& table, const extents& indices, int along) {
-  return {table.product(0, along), table[along], stride_of(table, along), indices.elements()};
+[[nodiscard]] constexpr table_shape shape_of_table(const extents& table, const extents& indices, gather_attributes at) {
+  return {table.product(0, at.dim), table[at.dim], stride_of(table, at.dim), indices.product(at.batch, indices.rank),
+          table.product(at.batch, at.dim)};
 }
 
 template <class T, class Index>
@@ -29,7 +38,7 @@ void gather_rows(const table_shape& shape, interval here, const T* table, const 
   const std::int64_t lookups = shape.outer * shape.count;
   parallel_ranges(lookups, lookups * shape.inner, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) {
-      const std::int64_t row = std::int64_t{indices[i % shape.count]} - here.start;
+      const std::int64_t row = std::int64_t{indices[shape.first_index(i / shape.count) + i % shape.count]} - here.start;
       T* out = to + i * shape.inner;
       if (row >= 0 && row < real) {
         copy_run(out, table + (i / shape.count * shape.rows + row) * shape.inner, shape.inner, 1);
@@ -68,18 +77,24 @@ struct table_slice {
 }
 
 /// What is known of a lookup's indices before any row is added: the rows that this device has and that some index
-/// names, and the indices that are the first to name theirs. One byte for each row, then one for each index.
+/// names, and the indices that are the first to name theirs. One byte for each row, and one for each index; of a batch,
+/// those of each lookup one after the other.
 template <class Index>
 void mark_first(const table_shape& shape, interval here, const Index* indices, unsigned char* named,
                 unsigned char* is_first) {
   const std::int64_t end = smaller_of(here.size, shape.rows);
-  fill_run(named, shape.rows, static_cast<unsigned char>(0));
-  for (std::int64_t n = 0; n < shape.count; ++n) {
-    const std::int64_t row = std::int64_t{indices[n]} - here.start;
-    is_first[n] = 0;
-    if (row < 0 || row >= end) continue;
-    is_first[n] = named[row] == 0 ? 1 : 0;
-    named[row] = 1;
+  fill_run(named, shape.lookups() * shape.rows, static_cast<unsigned char>(0));
+  for (std::int64_t lookup = 0; lookup < shape.lookups(); ++lookup) {
+    for (std::int64_t n = 0; n < shape.count; ++n) {
+      const std::int64_t row = std::int64_t{indices[n]} - here.start;
+      is_first[n] = 0;
+      if (row < 0 || row >= end) continue;
+      is_first[n] = named[row] == 0 ? 1 : 0;
+      named[row] = 1;
+    }
+    indices += shape.count;
+    named += shape.rows;
+    is_first += shape.count;
   }
 }
 
@@ -91,16 +106,19 @@ void add_rows(const table_shape& shape, const table_slice& part, interval here, 
   const std::int64_t width = part.last - part.first;
   const std::int64_t end = smaller_of(part.row_last, here.size, shape.rows);
   for (std::int64_t o = part.outer_first; o < part.outer_last; ++o) {
+    const Index* const own = indices + shape.first_index(o);
+    const unsigned char* const own_named = named + shape.lookup_of(o) * shape.rows;
+    const unsigned char* const own_first = is_first + shape.first_index(o);
     Acc* slab = table + o * shape.rows * shape.inner + part.first;
     for (std::int64_t r = part.row_first; r < part.row_last; ++r) {
-      if (named[r] == 0) fill_run(slab + r * shape.inner, width, Acc(0));
+      if (own_named[r] == 0) fill_run(slab + r * shape.inner, width, Acc(0));
     }
     for (std::int64_t n = 0; n < shape.count; ++n) {
-      const std::int64_t row = std::int64_t{indices[n]} - here.start;
+      const std::int64_t row = std::int64_t{own[n]} - here.start;
       if (row < part.row_first || row >= end) continue;
       Acc* to = slab + row * shape.inner;
       const T* from = updates + (o * shape.count + n) * shape.inner + part.first;
-      if (is_first[n] != 0) {
+      if (own_first[n] != 0) {
         vector_loop(width, [=](std::int64_t i) { to[i] = static_cast<Acc>(Acc(0) + element_cast<Acc>(from[i])); });
       } else {
         vector_loop(width, [=](std::int64_t i) { to[i] = static_cast<Acc>(to[i] + element_cast<Acc>(from[i])); });
@@ -152,9 +170,9 @@ template <> struct kernel<&ops::gather> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     using index = storage_t<Key.operand_type[1]>;
-    constexpr int along = attributes_of<gather_attributes>(Key).dim;
-    constexpr detail::table_shape shape = detail::shape_of_table(Key.operand_shape[0], Key.operand_shape[1], along);
-    detail::gather_rows(shape, call.boxes->operand[0].dim[along], static_cast<const element*>(call.operand[0]),
+    constexpr auto at = attributes_of<gather_attributes>(Key);
+    constexpr detail::table_shape shape = detail::shape_of_table(Key.operand_shape[0], Key.operand_shape[1], at);
+    detail::gather_rows(shape, call.boxes->operand[0].dim[at.dim], static_cast<const element*>(call.operand[0]),
                         static_cast<const index*>(call.operand[1]), static_cast<element*>(call.result));
   }
 };
@@ -162,17 +180,18 @@ template <> struct kernel<&ops::gather> : no_scratch {
 template <> struct kernel<&ops::scatter_add> {
   static constexpr detail::scatter_scratch room(const kernel_key& key) {
     const std::int64_t bytes = size_of(facts_of(key.type).accumulate);
+    const auto at = attributes_of<gather_attributes>(key);
     return {.sums = bytes == size_of(key.type) ? 0 : key.shape.elements() * bytes,
-            .rows = key.shape[attributes_of<gather_attributes>(key).dim],
+            .rows = detail::shape_of_table(key.shape, key.operand_shape[0], at).lookups() * key.shape[at.dim],
             .count = key.operand_shape[0].elements()};
   }
   static constexpr std::int64_t scratch_bytes(const kernel_key& key) { return room(key).bytes(); }
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     using index = storage_t<Key.operand_type[0]>;
-    constexpr int along = attributes_of<gather_attributes>(Key).dim;
-    constexpr detail::table_shape shape = detail::shape_of_table(Key.shape, Key.operand_shape[0], along);
-    detail::scatter_add_rows(shape, call.boxes->result.dim[along], static_cast<const index*>(call.operand[0]),
+    constexpr auto at = attributes_of<gather_attributes>(Key);
+    constexpr detail::table_shape shape = detail::shape_of_table(Key.shape, Key.operand_shape[0], at);
+    detail::scatter_add_rows(shape, call.boxes->result.dim[at.dim], static_cast<const index*>(call.operand[0]),
                              static_cast<const storage_t<Key.operand_type[1]>*>(call.operand[1]),
                              static_cast<element*>(call.result), room(Key), call.scratch);
   }

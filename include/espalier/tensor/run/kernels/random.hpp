@@ -268,6 +268,13 @@ class tensor_runs {
   std::int64_t stride_[max_rank]{};
 };
 
+/// The shape without its first dimensions.
+[[nodiscard]] constexpr extents without_dimensions(const extents& shape, int count) {
+  extents rest;
+  for (int d = count; d < shape.rank; ++d) rest.append(shape[d]);
+  return rest;
+}
+
 /// The words of the elements that a buffer holds. How they are shared out changes none of them, nor whether they are
 /// written past the caches: from so many bytes on.
 inline void write_words(const random_stream& from, const extents& shape, const tensor_box& box, const extents& whole,
@@ -294,12 +301,25 @@ namespace espalier::kernels {
 template <> struct kernel<&ops::random_bits> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     const auto* const key = static_cast<const std::uint32_t*>(call.operand[0]);
-    constexpr auto purpose = attributes_of<detail::random_attributes>(Key).purpose;
-    detail::random_stream from{{key[0], key[1]}, 0, static_cast<std::uint32_t>(purpose)};
+    constexpr auto words = attributes_of<detail::random_attributes>(Key);
+    detail::random_stream from{{key[0], key[1]}, 0, static_cast<std::uint32_t>(words.purpose)};
     if constexpr (Key.operand_count > 1) from.number = *static_cast<const std::uint32_t*>(call.operand[1]);
     // An i32 may be written as the unsigned type of its size.
-    detail::write_words(from, Key.shape, call.boxes->result, call.boxes->whole,
-                        static_cast<std::uint32_t*>(call.result));
+    auto* const to = static_cast<std::uint32_t*>(call.result);
+    if constexpr (words.keys == 0) {
+      detail::write_words(from, Key.shape, call.boxes->result, call.boxes->whole, to);
+    } else {
+      constexpr extents shape = detail::without_dimensions(Key.shape, words.keys);
+      const extents whole = detail::without_dimensions(call.boxes->whole, words.keys);
+      tensor_box box;
+      for (int d = 0; d < shape.rank; ++d) box.dim[d] = call.boxes->result.dim[d + words.keys];
+      for (std::int64_t n = 0; n < Key.shape.product(0, words.keys); ++n) {
+        from.key[0] = key[2 * n];
+        from.key[1] = key[2 * n + 1];
+        if constexpr (Key.operand_count > 1) from.number = static_cast<const std::uint32_t*>(call.operand[1])[n];
+        detail::write_words(from, shape, box, whole, to + n * shape.elements());
+      }
+    }
   }
 };
 
