@@ -4,6 +4,7 @@
 // The examples of docs/concepts.md, docs/explain.md and docs/limits.md.
 
 #include <espalier/core.hpp>
+#include <espalier/vmap.hpp>
 
 namespace ep = espalier;
 
@@ -139,6 +140,18 @@ using layered = ep::program<mesh, two_layers, ep::f32<8, 16>, ep::sharded<ep::f3
 static_assert(layered::collectives<ep::all_gather>() == 2);
 
 // --- limits
+
+struct rows_alone {
+  constexpr auto operator()(auto xs, auto w) const {  // f32[32@data, 64], f32[10, 64]
+    const auto scores_of = [](auto x, auto v) { return ep::einsum<"kc,c->k">(v, x); };
+    const auto scores = ep::vmap<0, ep::unmapped>(scores_of)(xs, w);  // f32[32@data, 10]
+    const auto loss = [&](auto x, auto v) { return ep::sum(ep::tanh(scores_of(x, v))); };
+    const auto slopes = ep::vmap<0, ep::unmapped>(ep::grad<1>(loss))(xs, w);  // f32[32@data, 10, 64]
+    return ep::results(scores, slopes);
+  }
+};
+using mapped = ep::program<mesh, rows_alone, ep::sharded<ep::f32<32, 64>, data, ep::none>, ep::f32<10, 64>>;
+static_assert(mapped::collectives() == 0);
 
 static_assert(ep::max_axes == 8);      // axes of a mesh
 static_assert(ep::max_rank == 8);      // dimensions of a tensor

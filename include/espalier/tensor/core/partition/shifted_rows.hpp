@@ -31,7 +31,7 @@ class shift_finder {
  public:
   constexpr explicit shift_finder(graph_view g) : g_(g) {
     for (int id = 0; id < g.size; ++id) {
-      const int overwritten = g[id].op->facts.overwrites;
+      const auto overwritten = static_cast<int>(g[id].op->facts.overwrites);
       if (overwritten >= 0) overwritten_.push_back(in_memory_of(g.operand_at(g[id], overwritten)));
     }
   }
