@@ -72,7 +72,8 @@ class causal_finder {
       const fused_source& to = t_.steps[s].result;
       if (to.kind != source_kind::memory) continue;
       if (t_.where[to.value].space == memory_space::argument) return false;
-      if (structure_of(t_.code[t_.root[to.value]]) == structure::loop_carry) return false;
+      const int root = t_.root[to.value];  // none of what only a row region has, a few rows at a time
+      if (root >= 0 && structure_of(t_.code[root]) == structure::loop_carry) return false;
     }
     return true;
   }
