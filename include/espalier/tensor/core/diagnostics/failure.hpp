@@ -148,6 +148,12 @@ template <class Reason> struct noted_reason {
 /// A substitute for something that does not exist, after the compiler has said so.
 inline constexpr failed<reported> no_such_part{};
 
+/// The first of some types that is not void, or void.
+template <class... Mistakes> struct first_mistake { using type = void; };
+template <class First, class... Rest>
+struct first_mistake<First, Rest...>
+    : std::conditional_t<std::is_void_v<First>, first_mistake<Rest...>, std::type_identity<First>> {};
+
 /// The first mistake among the arguments of an op.
 template <class First, class... Rest> constexpr auto first_failure(const First& first, const Rest&... rest) {
   if constexpr (Failed<First>) {

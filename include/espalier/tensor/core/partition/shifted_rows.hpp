@@ -31,8 +31,8 @@ class shift_finder {
  public:
   constexpr explicit shift_finder(graph_view g) : g_(g) {
     for (int id = 0; id < g.size; ++id) {
-      const auto overwritten = static_cast<int>(g[id].op->facts.overwrites);
-      if (overwritten >= 0) overwritten_.push_back(in_memory_of(g.operand_at(g[id], overwritten)));
+      const instruction& i = g[id];
+      if (i.op->facts.overwrites >= 0) overwritten_.push_back(in_memory_of(g.operand_at(i, i.op->facts.overwrites)));
     }
   }
 

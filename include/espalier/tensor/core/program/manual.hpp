@@ -97,11 +97,6 @@ template <class Mesh, axis_mask Own, class Spec, class Tensor, bool Cuts> [[nodi
   return shape;
 }
 
-template <class... Mistakes> struct first_mistake { using type = void; };
-template <class First, class... Rest>
-struct first_mistake<First, Rest...>
-    : std::conditional_t<std::is_void_v<First>, first_mistake<Rest...>, std::type_identity<First>> {};
-
 /// The mesh of the code around a region, and what is known of a tensor there.
 template <class Mesh> struct mesh_around {
   using whole = Mesh;

@@ -428,11 +428,11 @@ class mapping final : public map_context {
     attribute_reader attributes{i.op->facts.attributes};
     const char* form = nullptr;
     for (int n = 0; attributes.next(form, n);) {
-      if (attributes.is(form, "dimension")) {
+      if (attribute_reader::is(form, "dimension")) {
         ++made.attribute[n];
-      } else if (attributes.is(form, "set")) {
+      } else if (attribute_reader::is(form, "set")) {
         made.attribute[n] *= 2;
-      } else if (attributes.is(form, "dims")) {
+      } else if (attribute_reader::is(form, "dims")) {
         const axis_list dims = axis_list::from_code(static_cast<std::uint32_t>(made.attribute[n]));
         axis_list shifted(0);
         for (int d = 0; d < dims.size(); ++d) shifted = shifted.with(dims[d] + 1);

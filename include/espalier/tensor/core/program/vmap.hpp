@@ -51,11 +51,6 @@ struct one_call_of<Tree, Dim> {
   static constexpr int count = inside::count;
   using type = typename inside::type;
 };
-/// The first of some types that is not void, or void.
-template <class... Mistakes> struct first_mistake { using type = void; };
-template <class First, class... Rest>
-struct first_mistake<First, Rest...>
-    : std::conditional_t<std::is_void_v<First>, first_mistake<Rest...>, std::type_identity<First>> {};
 
 /// The number of calls of some arguments: 0 if none is mapped, -1 if they differ.
 [[nodiscard]] constexpr int same_count(const int* counts, int size) {
