@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/graph/attribute_reader.hpp>
 #include <espalier/tensor/core/graph/mapping.hpp>
 #include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
@@ -48,33 +49,6 @@ namespace detail {
   }
   return rest;
 }
-
-/// Calls `f(word, form)` for the name of each attribute of an op that is followed by a colon and a form, and its
-/// number.
-struct attribute_reader {
-  const char* rest;
-  int first = 0;
-
-  /// Moves to the next attribute; false if there is none.
-  constexpr bool next(const char*& form, int& number) {
-    if (*rest == '\0') return false;
-    form = nullptr;
-    for (; *rest != '\0' && *rest != ' '; ++rest) {
-      if (*rest == ':') form = rest + 1;
-    }
-    if (*rest == ' ') ++rest;
-    number = first;
-    first += is(form, "einsum") ? 3 : is(form, "scalar") ? 0 : 1;
-    return true;
-  }
-  [[nodiscard]] static constexpr bool is(const char* form, const char* word) {
-    if (form == nullptr) return false;
-    for (; *word != '\0'; ++form, ++word) {
-      if (*form != *word) return false;
-    }
-    return *form == '\0' || *form == ' ';
-  }
-};
 
 /// An instruction with its operands' shapes, and nothing else: what the rules of an op read.
 class lone_instruction {

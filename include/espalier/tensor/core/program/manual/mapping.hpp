@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/graph/attribute_reader.hpp>
 #include <espalier/tensor/core/graph/called_from.hpp>
 #include <espalier/tensor/core/program/manual/collectives.hpp>
 
@@ -29,33 +30,22 @@ enum class shard_fault : std::uint8_t {
 
 /// The positions of an op's attributes that say something about dimensions, from `op_facts::attributes`.
 struct dimension_attributes {
-  /// Numbers of dimensions, sets of them, and lists; -1 or 0 if there are none.
+  /// Numbers of dimensions, sets of them, and lists, a bit for each attribute.
   std::uint32_t numbers = 0;
   std::uint32_t sets = 0;
   std::uint32_t lists = 0;
   int windows = -1;
 };
-[[nodiscard]] constexpr bool starts_with(const char* text, const char* word) {
-  while (*word != '\0') {
-    if (*text++ != *word++) return false;
-  }
-  return *text == '\0' || *text == ' ';
-}
 [[nodiscard]] constexpr dimension_attributes dimension_attributes_of(const op_info& op) {
   dimension_attributes found;
-  int at = 0;
-  for (const char* c = op.facts.attributes; *c != '\0';) {
-    const unsigned bit = 1U << static_cast<unsigned>(at);
-    if (starts_with(c, "dim") || starts_with(c, "second_dim")) found.numbers |= bit;
-    while (*c != '\0' && *c != ' ' && *c != ':') ++c;
-    if (*c == ':') {
-      if (starts_with(c, ":set")) found.sets |= bit;
-      if (starts_with(c, ":dims")) found.lists |= bit;
-      if (starts_with(c, ":windows")) found.windows = at;
-      while (*c != '\0' && *c != ' ') ++c;
-    }
-    if (*c == ' ') ++c;
-    ++at;
+  attribute_reader attributes{op.facts.attributes};
+  const char* form = nullptr;
+  for (int n = 0; attributes.next(form, n);) {
+    const unsigned bit = 1U << static_cast<unsigned>(n);
+    if (attribute_reader::is(form, "dimension")) found.numbers |= bit;
+    if (attribute_reader::is(form, "set")) found.sets |= bit;
+    if (attribute_reader::is(form, "dims")) found.lists |= bit;
+    if (attribute_reader::is(form, "windows")) found.windows = n;
   }
   return found;
 }
