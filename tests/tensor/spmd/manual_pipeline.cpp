@@ -83,14 +83,67 @@ TEST_CASE("manual: a pipeline, each device a stage", "[manual]") {
   trains<on<1, 1>>();
   trains<on<1, 2>>();
   trains<on<2, 4>>();
-  // In each of 9 iterations, there and back, a device's 2 x 5 values go to the next stage. The last stage's outputs are
-  // dealt out once, 6 x 2 x 5 values, and their gradient, of which a device has a quarter, comes back: 2 of 6, rounded
-  // up. Weights cause nothing but the sum of their gradients over data.
+  // In each of 9 iterations, there and back, a device's 2 x 5 values go to the next stage. The last stage, which sends
+  // most, deals its outputs out once, 6 x 2 x 5 values, and their gradient comes back to it from the others. Weights
+  // cause nothing but the sum of their gradients over data.
   using eight = by_hand_program<on<2, 4>>;
   CHECK(eight::collectives<ep::exchange>() == 2 * 9 + 2);
-  CHECK(eight::bytes<ep::exchange>() == 2 * 9 * (2 * 5 * 8) + 6 * 2 * 5 * 8 + 2 * 2 * 5 * 8);
+  CHECK(eight::bytes<ep::exchange>() == 2 * 9 * (2 * 5 * 8) + 6 * 2 * 5 * 8);
   CHECK(eight::collectives<ep::all_gather>() == 0);
   CHECK(eight::collectives<ep::all_reduce, on<2, 4>::data>() == 2);
+}
+
+/// A halo and a norm by hand, of shards whose other axis is uneven and the compiler's.
+template <class On> struct hand {
+  using model = typename On::model;
+  static constexpr int width = 12 / model::size;
+  constexpr auto operator()(auto x, auto w) const {
+    const auto loss = [&](auto v) {
+      const auto y = ep::manual<model>(
+          [](auto s, auto k) {
+            const auto left = spmd::permute<model, 1>(ep::slice<1, width - 1, width>(s));
+            const auto moved = ep::concat<1>(left, ep::slice<1, 0, width - 1>(s));
+            const auto z = ep::tanh(s * k + moved);
+            const auto norm = spmd::psum<model>(ep::sum<1>(z * z, ep::keep_dims));
+            return z / ep::sqrt(norm + 1.0);
+          },
+          ep::in_specs<ep::dims<ep::none, model>, ep::dims<>>(), ep::out_specs<ep::dims<ep::none, model>>())(x, v);
+      return ep::sum(y * y * y);
+    };
+    const auto both = ep::value_and_grad(loss)(w);
+    return ep::results(both.value, both.gradient);
+  }
+};
+template <class On>
+using hand_program =
+    ep::program<typename On::mesh, hand<On>, ep::sharded<ep::f64<7, 12>, typename On::data, ep::none>, ep::f64<>>;
+real plain_hand(const plains& in) {
+  real total = 0;
+  for (int i = 0; i < 7; ++i) {
+    real z[12], norm = 0;
+    for (int j = 0; j < 12; ++j) {
+      z[j] = std::tanh(in[1](i, j) * in[0]() + in[1](i, (j + 11) % 12));
+      norm += z[j] * z[j];
+    }
+    for (real one : z) {
+      const real y = one / std::sqrt(norm + 1);
+      total += y * y * y;
+    }
+  }
+  return total;
+}
+
+TEST_CASE("manual: a halo and a norm by hand", "[manual]") {
+  const plain x = wave(5, {7, 12}), w = plain::number(0.7L);
+  const plains out = value_and_slopes(plain_hand, {w, x}, 1);
+  gives<hand_program<on<1, 1>>>({x, w}, out);
+  gives<hand_program<on<2, 1>>>({x, w}, out);
+  gives<hand_program<on<2, 2>>>({x, w}, out);
+  gives<hand_program<on<2, 4>>>({x, w}, out);
+  // One column of up to four rows from the neighbour, and two sums of one number for each row, there and back.
+  using four = hand_program<on<2, 2>>;
+  CHECK(four::bytes<ep::exchange>() == 4 * 8);
+  CHECK(four::bytes<ep::all_reduce, on<2, 2>::model>() == 2 * (4 * 8) + 2 * 2 * 8);
 }
 
 }  // namespace
