@@ -97,13 +97,13 @@ struct mesh_of_all<First, Second, Rest...>
     : mesh_of_all<
           symbol<typename common_mesh<typename First::mesh, typename Second::mesh>::type, typename First::tensor>,
           Rest...> {};
-template <class... Operands> using joint_mesh = typename mesh_of_all<Operands...>::type;
+template <class... Operands> using operands_mesh = typename mesh_of_all<Operands...>::type;
 
 /// The result of an op on `like`, and `others`. One that does nothing for these sizes is another tensor all the same:
 /// whether it may be annotated otherwise than `like` does not depend on sizes.
 template <class Like, TensorType Type, class... Others>
 constexpr auto symbol_like(const Like& like, int id, const Others&... /*others*/) {
-  return symbol<joint_mesh<Like, Others...>, Type>(*like.owner, id == like.id ? unchanged(*like.owner, id) : id);
+  return symbol<operands_mesh<Like, Others...>, Type>(*like.owner, id == like.id ? unchanged(*like.owner, id) : id);
 }
 
 }  // namespace detail

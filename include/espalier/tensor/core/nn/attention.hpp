@@ -92,7 +92,7 @@ constexpr auto hide_unseen(const Scores& scores, const Seen& seen, source_line w
     const pinned_line line(b, where);
     return detail::symbol_like<Scores, typename Scores::tensor>(
         scores,
-        emit::hide_unseen(b, detail::operand_on<detail::joint_mesh<Scores, Seen>>(b, scores),
+        emit::hide_unseen(b, detail::operand_on<detail::operands_mesh<Scores, Seen>>(b, scores),
                           detail::operand_of(b, seen)),
         seen);
   }

@@ -60,7 +60,7 @@ constexpr auto cross_entropy(const Logits& logits, const Targets& targets, std::
     builder& b = *logits.owner;
     const pinned_line line(b, where);
     const int target = operand_of(b, targets);
-    int loss = emit::cross_entropy(b, operand_on<joint_mesh<Logits, Targets>>(b, logits), target);
+    int loss = emit::cross_entropy(b, operand_on<operands_mesh<Logits, Targets>>(b, logits), target);
     int counts = -1;
     if constexpr (Ignores) {
       counts = emit::compare(b, ops::not_equal, target, integer_constant(b, Targets::type, Targets::shape, ignore));

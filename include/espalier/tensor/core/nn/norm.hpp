@@ -67,7 +67,7 @@ constexpr auto with_gain_and_bias(const X& x, const Gain& gain, const Bias& bias
   } else {
     builder& b = *x.owner;
     const pinned_line line(b, where);
-    using on = joint_mesh<X, Gain, Bias>;
+    using on = operands_mesh<X, Gain, Bias>;
     return symbol_like<X, typename X::tensor>(x, make(b, operand_on<on>(b, gain), operand_on<on>(b, bias)), gain, bias);
   }
 }
@@ -228,7 +228,8 @@ constexpr auto rms_norm(const X& x, const Gain& gain, double epsilon = norm_epsi
     const pinned_line line(b, where);
     const int normal = emit::standardise(b, x.id, std::int64_t{1} << (X::rank - 1), false, epsilon);
     return detail::symbol_like<X, typename X::tensor>(
-        x, emit::scaled_and_shifted(b, normal, detail::operand_on<detail::joint_mesh<X, Gain>>(b, gain), -1, X::type),
+        x,
+        emit::scaled_and_shifted(b, normal, detail::operand_on<detail::operands_mesh<X, Gain>>(b, gain), -1, X::type),
         gain);
   }
 }

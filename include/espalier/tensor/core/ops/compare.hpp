@@ -227,7 +227,7 @@ constexpr auto select(const Condition& condition, const Yes& yes, const No& no,
     } else {
       builder& b = *condition.owner;
       b.at(where);
-      using on = detail::joint_mesh<Condition, Yes, No>;
+      using on = detail::operands_mesh<Condition, Yes, No>;
       const int chooser = emit::broadcast_to(b, detail::operand_on<on>(b, condition), shape);
       const int left = emit::broadcast_to(b, detail::operand_on<on>(b, yes), shape);
       const int right = emit::broadcast_to(b, detail::operand_on<on>(b, no), shape);

@@ -139,7 +139,7 @@ template <int Dim> struct concat_along {
     } else {
       builder& b = *first.owner;
       b.at(where);
-      using on = joint_mesh<First, Rest...>;
+      using on = operands_mesh<First, Rest...>;
       const int parts[]{operand_on<on>(b, first), operand_on<on>(b, rest)...};
       return symbol_like<First, tensor_for<First::type, with_extent(First::shape, along, size)>>(
           first, emit::concat(b, &parts[0], 1 + static_cast<int>(sizeof...(Rest)), along), rest...);

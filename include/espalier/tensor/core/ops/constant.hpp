@@ -50,7 +50,7 @@ template <Symbol S> constexpr int operand_of(builder& b, const S& operand, sourc
   return operand.owner == &b ? operand.id : stand_in(b, operand.owner, S::type, S::shape, where);
 }
 template <Symbol S> constexpr int operand_of(builder& b, const S& operand) { return operand_of(b, operand, b.where); }
-/// The same, of an op whose result is on `Mesh` (`joint_mesh`).
+/// The same, of an op whose result is on `Mesh` (`operands_mesh`).
 template <class Mesh, Symbol S> constexpr int operand_on(builder& b, const S& operand) {
   if constexpr (std::is_same_v<Mesh, typename S::mesh> || !requires { Mesh::template operand<S>(b, operand); }) {
     return operand_of(b, operand, b.where);

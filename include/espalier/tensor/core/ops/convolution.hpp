@@ -421,7 +421,7 @@ constexpr auto convolution(const X& input, const W& filter, source_line where = 
       builder& b = *input.owner;
       b.at(where);
       constexpr dtype type = detail::asked_type<X::type, Result...>;
-      using on = detail::joint_mesh<X, W>;
+      using on = detail::operands_mesh<X, W>;
       return detail::symbol_like<X, tensor_for<type, shape>>(
           input,
           emit::convolution(b, detail::operand_on<on>(b, input), detail::operand_on<on>(b, filter), Settings, type),

@@ -376,7 +376,7 @@ constexpr auto linear_recurrence(const A& a, const B& b, source_line where) {
   } else {
     builder& to = *a.owner;
     to.at(where);
-    using on = joint_mesh<A, B>;
+    using on = operands_mesh<A, B>;
     const int factor = emit::broadcast_to(to, operand_on<on>(to, a), shape);
     const int term = emit::broadcast_to(to, operand_on<on>(to, b), shape);
     return symbol_like<A, tensor_for<A::type, shape>>(

@@ -378,7 +378,7 @@ constexpr auto dynamic_slice(const A& a, const Start& start, source_line where =
   } else {
     builder& b = *a.owner;
     b.at(where);
-    using on = detail::joint_mesh<A, Start>;
+    using on = detail::operands_mesh<A, Start>;
     return detail::symbol_like<A, tensor_for<A::type, detail::with_extent(A::shape, along, Size)>>(
         a, emit::dynamic_slice(b, detail::operand_on<on>(b, a), detail::operand_of(b, start), along, Size), start);
   }
@@ -407,7 +407,7 @@ constexpr auto dynamic_update_slice(const A& a, const Update& update, const Star
     } else {
       builder& b = *a.owner;
       b.at(where);
-      using on = detail::joint_mesh<A, Update, Start>;
+      using on = detail::operands_mesh<A, Update, Start>;
       return detail::symbol_like<A, typename A::tensor>(
           a,
           emit::dynamic_update_slice(b, detail::operand_on<on>(b, a), detail::operand_on<on>(b, update),
@@ -440,7 +440,7 @@ constexpr auto dynamic_update_slice(const A& a, const Update& update, const Star
     } else {
       builder& b = *a.owner;
       b.at(where);
-      using on = detail::joint_mesh<A, Update, Start, SecondStart>;
+      using on = detail::operands_mesh<A, Update, Start, SecondStart>;
       return detail::symbol_like<A, typename A::tensor>(
           a,
           emit::dynamic_update_slice(b, detail::operand_on<on>(b, a), detail::operand_on<on>(b, update),

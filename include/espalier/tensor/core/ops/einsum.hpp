@@ -295,7 +295,7 @@ constexpr auto einsum(source_line where, const First& first, const Rest&... rest
     } else {
       builder& b = *first.owner;
       const pinned_line line(b, where);
-      using on = joint_mesh<First, Rest...>;
+      using on = operands_mesh<First, Rest...>;
       const int ids[]{operand_on<on>(b, first), operand_on<on>(b, rest)...};
       constexpr extents shape = reading.shape;
       constexpr dtype type = asked_type<First::type, Result...>;

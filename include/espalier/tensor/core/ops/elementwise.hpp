@@ -106,7 +106,7 @@ constexpr auto binary(const A& a, const B& b, source_line where) {
       builder& emitter = *(a.owner != nullptr ? a.owner : b.owner);
       emitter.at(where);
       constexpr dtype type = Result == binary_result::boolean ? dtype::boolean : A::type;
-      using on = joint_mesh<A, B>;
+      using on = operands_mesh<A, B>;
       const int left = emit::broadcast_to(emitter, operand_on<on>(emitter, a), shape);
       const int right = emit::broadcast_to(emitter, operand_on<on>(emitter, b), shape);
       return symbol<on, tensor_for<type, shape>>(emitter, emitter.append(*Op, type, shape, left, right));

@@ -218,7 +218,7 @@ constexpr auto gather(const Table& table, const Indices& indices, source_line wh
     constexpr extents shape = detail::gathered_shape(Table::shape, Indices::shape, along);
     builder& b = *table.owner;
     b.at(where);
-    using on = detail::joint_mesh<Table, Indices>;
+    using on = detail::operands_mesh<Table, Indices>;
     return detail::symbol_like<Table, tensor_for<Table::type, shape>>(
         table, emit::gather(b, detail::operand_on<on>(b, table), detail::operand_on<on>(b, indices), along), indices);
   }

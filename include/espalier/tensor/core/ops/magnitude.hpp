@@ -136,7 +136,7 @@ constexpr auto clamp(const Low& low, const X& x, const High& high, source_line w
     } else {
       builder& b = detail::builder_of(low, high, x);
       b.at(where);
-      using on = detail::joint_mesh<Low, X, High>;
+      using on = detail::operands_mesh<Low, X, High>;
       const int bottom = emit::broadcast_to(b, detail::operand_on<on>(b, low), shape);
       const int middle = emit::broadcast_to(b, detail::operand_on<on>(b, x), shape);
       const int top = emit::broadcast_to(b, detail::operand_on<on>(b, high), shape);

@@ -373,7 +373,7 @@ constexpr auto bernoulli(const Key& key, const Probability& p, source_line where
         [&](builder& b, int id) {
           const int unit = emit::uniform(b, Probability::type, Type::shape, id);
           const int below =
-              emit::broadcast_to(b, detail::operand_on<detail::joint_mesh<Key, Probability>>(b, p), Type::shape);
+              emit::broadcast_to(b, detail::operand_on<detail::operands_mesh<Key, Probability>>(b, p), Type::shape);
           return emit::convert(b, emit::compare(b, ops::less, unit, below), Type::type);
         },
         p);
@@ -398,7 +398,7 @@ constexpr auto categorical(const Key& key, const Logits& logits, source_line whe
         "categorical", key, where,
         [&](builder& b, int id) {
           constexpr dtype type = facts_of(Logits::type).accumulate;
-          const int from = emit::convert(b, detail::operand_on<detail::joint_mesh<Key, Logits>>(b, logits), type);
+          const int from = emit::convert(b, detail::operand_on<detail::operands_mesh<Key, Logits>>(b, logits), type);
           const int noise = emit::gumbel(b, type, Logits::shape, id);
           const int sum = emit::add(b, from, noise);
           const int most = emit::broadcast_along(b, emit::reduce(b, reduction::max, sum, dims), Logits::shape, dims);
@@ -425,7 +425,7 @@ constexpr auto dropout(const Key& key, const X& x, double rate, source_line wher
     return detail::random_tensor<typename X::tensor>(
         "dropout", key, where,
         [&](builder& b, int id) {
-          const int from = detail::operand_on<detail::joint_mesh<Key, X>>(b, x);
+          const int from = detail::operand_on<detail::operands_mesh<Key, X>>(b, x);
           const double kept = 1 - detail::probability_of(b, rate, where);
           if (kept == 1) return from;
           const int mask = emit::bernoulli(b, X::shape, id, kept);

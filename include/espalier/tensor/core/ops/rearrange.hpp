@@ -158,7 +158,7 @@ template <int Dim> struct stack_along {
       constexpr extents one = with_dimension(First::shape, along);
       builder& b = *first.owner;
       b.at(where);
-      using on = joint_mesh<First, Rest...>;
+      using on = operands_mesh<First, Rest...>;
       const int parts[]{emit::reshape(b, operand_on<on>(b, first), one),
                         emit::reshape(b, operand_on<on>(b, rest), one)...};
       constexpr int count = 1 + static_cast<int>(sizeof...(Rest));

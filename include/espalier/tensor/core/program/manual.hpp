@@ -274,7 +274,7 @@ struct manual_function<Function, in_specs<Ins...>, out_specs<Outs...>, Axes...> 
   }
 
   template <class First, class... Rest> constexpr auto call(const First& first, const Rest&... rest) const {
-    using region = manual_region<joint_mesh<First, Rest...>, Axes...>;
+    using region = manual_region<operands_mesh<First, Rest...>, Axes...>;
     if constexpr (!std::is_void_v<typename region::mistake>) {
       return failed<typename region::mistake>(where);
     } else {

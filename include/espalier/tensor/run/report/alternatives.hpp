@@ -9,16 +9,14 @@
 #include <espalier/base/table.hpp>
 #include <espalier/tensor/core/graph/builder.hpp>
 #include <espalier/tensor/core/ops/shard.hpp>
-#include <espalier/tensor/core/partition/arena.hpp>
-#include <espalier/tensor/core/partition/memory.hpp>
 #include <espalier/tensor/core/partition/partition.hpp>
 #include <espalier/tensor/core/partition/run_price.hpp>
-#include <espalier/tensor/core/partition/scheduler.hpp>
 #include <espalier/tensor/core/program/annotated_values.hpp>
 #include <espalier/tensor/core/program/complete.hpp>
 #include <espalier/tensor/core/program/pass_list.hpp>
 #include <espalier/tensor/core/program/refine_layouts.hpp>
 #include <espalier/tensor/run/report/explain.hpp>
+#include <espalier/tensor/run/report/peak_bytes.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -147,24 +145,8 @@ class layout_alternatives {
     const partitioned made = partition(mesh_, g, rules.data(), of.data());
     if (made.fault != partition_fault::nothing) return faulty;
     const graph code = run_passes(passes_on_buffers, mesh_, made.program);
-    if (peak != nullptr) *peak = peak_of(code);
+    if (peak != nullptr) *peak = peak_bytes_of(mesh_, code);
     return price_of_run(mesh_, code, false);
-  }
-  [[nodiscard]] std::int64_t peak_of(graph_view code) const {
-    const schedule order = make_schedule(code);
-    const memory_outline outline = outline_memory(mesh_, code, order);
-    const int count = outline.buffers.size();
-    std::vector<int> sorted(static_cast<std::size_t>(count));
-    std::vector<std::int64_t> offsets(static_cast<std::size_t>(count));
-    sort_buffers(outline.buffers.data(), count, sorted.data());
-    std::int64_t bytes =
-        place_buffers(outline.buffers.data(), sorted.data(), 0, count, order.launches.size(), offsets.data());
-    for (int id = 0; id < code.size; ++id) {
-      const structure part = structure_of(code[id]);
-      if (part == structure::argument || (part == structure::result && code[id].operand_count == 1))
-        bytes += bytes_of(code[id]);
-    }
-    return bytes;
   }
 
   /// The values whose layouts a collective may depend on: the one that it was made for, or, if that is a mark or an

@@ -6,8 +6,6 @@
 
 #include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/light_std/list.hpp>
-#include <espalier/tensor/core/partition/arena.hpp>
-#include <espalier/tensor/core/partition/memory.hpp>
 #include <espalier/tensor/core/partition/messages.hpp>
 #include <espalier/tensor/core/partition/partition.hpp>
 #include <espalier/tensor/core/partition/plan.hpp>
@@ -22,6 +20,7 @@
 #include <espalier/tensor/core/program/refine_layouts.hpp>
 #include <espalier/tensor/core/program/repeat_widened.hpp>
 #include <espalier/tensor/core/program/trace.hpp>
+#include <espalier/tensor/run/report/peak_bytes.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -115,7 +114,7 @@ class passes_at_run_time {
                                      static_cast<double>(sum) * 1e9 / static_cast<double>(rates.bytes_per_second));
     result.computing_seconds =
         static_cast<double>(result.operations) / static_cast<double>(rates.operations_per_second);
-    result.memory = memory_of(program);
+    result.memory = peak_bytes_of(program.mesh, program.code);
     return result;
   }
 
@@ -155,24 +154,6 @@ class passes_at_run_time {
     made.is_faulty = split.fault != partition_fault::nothing;
     if (!made.is_faulty) made.code = run_passes(passes_on_buffers, made.mesh, split.program);
     return made;
-  }
-
-  [[nodiscard]] static std::int64_t memory_of(const program_at_run_time& program) {
-    const graph_view code = program.code;
-    const schedule order = make_schedule(code);
-    const memory_outline outline = outline_memory(program.mesh, code, order);
-    const int count = outline.buffers.size();
-    std::vector<int> sorted(static_cast<std::size_t>(count));
-    std::vector<std::int64_t> offsets(static_cast<std::size_t>(count));
-    sort_buffers(outline.buffers.data(), count, sorted.data());
-    std::int64_t bytes =
-        place_buffers(outline.buffers.data(), sorted.data(), 0, count, order.launches.size(), offsets.data());
-    for (int id = 0; id < code.size; ++id) {
-      const structure part = structure_of(code[id]);
-      if (part == structure::argument || (part == structure::result && code[id].operand_count == 1))
-        bytes += bytes_of(code[id]);
-    }
-    return bytes;
   }
 
   mesh_shape mesh_;
