@@ -23,4 +23,5 @@
 #include <espalier/tensor/run/execute/impl/reshard.ipp>
 #include <espalier/tensor/run/execute/impl/world.ipp>
 #include <espalier/tensor/run/kernels/impl/look.ipp>
+#include <espalier/tensor/run/kernels/impl/processor.ipp>
 #include <espalier/tensor/run/report/impl/plan_file.ipp>

@@ -95,9 +95,10 @@ template <class Program> struct chain_loops {
                                                           &made::value.steps[0], N);
 
   template <int Launch, std::size_t... N>
-  [[nodiscard]] static constexpr kernels::loop_function function_of(std::index_sequence<N...>) {
+  [[nodiscard]] static kernels::loop_function function_of(std::index_sequence<N...>) {
     if constexpr ((ElementwiseFunction<step<Launch, static_cast<int>(N)>.op> && ...)) {
-      return &chain_loop<computed_t<storage_t<step<Launch, 0>.type>>, step<Launch, static_cast<int>(N)>...>::run;
+      return chain_loop<computed_t<storage_t<step<Launch, 0>.type>>,
+                        step<Launch, static_cast<int>(N)>...>::for_processor();
     } else {
       return nullptr;
     }
@@ -107,7 +108,7 @@ template <class Program> struct chain_loops {
     struct spread {
       kernels::loop_function of[launches > 0 ? launches : 1]{};
     };
-    static constexpr spread all = [] {
+    static const spread all = [] {
       spread result;
       ((result.of[candidates.launch[Candidate]] = function_of<candidates.launch[Candidate]>(
             std::make_index_sequence<static_cast<std::size_t>(

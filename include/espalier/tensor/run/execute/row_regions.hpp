@@ -96,7 +96,7 @@ class row_region_reader {
     r.rows = p.rows;
     r.keys = p.keys;
     for (int d = 0; d < p.item_dims; ++d) r.items *= p.item_extent[d];
-    std::int64_t grain = tile_sizes<float>::rows;
+    std::int64_t grain = kernels::rows_of_tile();
     std::int64_t row_bytes = 0;
     for (const row_region::member& m : r.members) {
       if (m.product != nullptr && m.product->plan.role == row_role::sums) {
@@ -133,7 +133,7 @@ class row_region_reader {
     for (row_region::member& m : r.members) {
       if (m.product == nullptr) continue;
       m.scratch_at = r.bytes;
-      r.bytes += aligned(m.product->scratch_bytes(m.product->plan, r.block));
+      r.bytes += aligned(m.product->scratch_bytes(r.block));
     }
     for (row_region::member& m : r.members) m.follows_mask = m.product != nullptr && follows_mask(r, m);
     for (row_region::member& m : r.members) m.clears_little = m.product == nullptr && clears_little(r, m.launch);

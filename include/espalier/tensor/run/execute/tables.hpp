@@ -12,6 +12,7 @@
 #include <espalier/tensor/run/execute/message_tables.hpp>
 #include <espalier/tensor/run/kernels/kernels.hpp>
 #include <espalier/tensor/run/kernels/row_product.hpp>
+#include <espalier/tensor/run/kernels/shared_blocks.hpp>
 #include <espalier/tensor/run/kernels/shifted_rows.hpp>
 
 #include <cstddef>
@@ -114,7 +115,13 @@ template <class Program, int Kind> struct lifted_step {
   static constexpr const fused_step& step = kernel_kinds<Program>::step[kernel_kinds<Program>::of_steps.first[Kind]];
   static constexpr const op_info* op = Program::code.code[step.instruction].op;
   static constexpr kernels::block_key key = key_of(step);
-  static constexpr kernels::block_function function = &kernels::block_kernel<op>::template run<key>;
+  [[nodiscard]] static kernels::block_function function() {
+    if constexpr (kernels::shares_kernels && kernels::is_shared(op, key)) {
+      return kernels::processor_kernels().block(op->name, key);
+    } else {
+      return &kernels::block_kernel<op>::template run<key>;
+    }
+  }
 };
 template <class Program, int Kind> struct lifted_launch {
   static constexpr int id = kernel_kinds<Program>::instruction_of(kernel_kinds<Program>::of_launches.first[Kind]);
@@ -149,9 +156,8 @@ template <class Function, int Count> struct spread_table {
 template <class Program, std::size_t... Kind>
 [[nodiscard]] const kernels::block_function* block_table(std::index_sequence<Kind...>) {
   using kinds = kernel_kinds<Program>;
-  static constexpr kernels::block_function by_kind[]{lifted_step<Program, static_cast<int>(Kind)>::function...,
-                                                     nullptr};
-  static constexpr spread_table<kernels::block_function, kinds::steps> table(kinds::of_steps, &by_kind[0]);
+  static const kernels::block_function by_kind[]{lifted_step<Program, static_cast<int>(Kind)>::function()..., nullptr};
+  static const spread_table<kernels::block_function, kinds::steps> table(kinds::of_steps, &by_kind[0]);
   return &table.of[0];
 }
 template <class Program, std::size_t... Kind>

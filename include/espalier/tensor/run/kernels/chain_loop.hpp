@@ -3,12 +3,20 @@
 #pragma once
 
 #include <espalier/tensor/run/kernels/elementwise.hpp>
+#include <espalier/tensor/run/kernels/kernel_set.hpp>
 #include <espalier/tensor/run/kernels/math.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
+
+// Whether the compiled part may have kernel sets for more than the program's own flags allow.
+#if defined(ESPALIER_COMPILED) && defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX512F__)
+#define ESPALIER_HAS_LOOPS_OF_SETS 1
+#else
+#define ESPALIER_HAS_LOOPS_OF_SETS 0
+#endif
 
 // A whole chain of elementwise steps as one loop: what steps hand to each other stays in registers. Step by step, a
 // chain of many cheap steps stores and loads more than it computes, and it asks for memory in bursts, between which
@@ -146,7 +154,31 @@ struct placed_loop<std::index_sequence<N...>, Steps...> : placed_loop_step<stati
 /// The loop of a chain. All its types are computed in the same one, and each element is what the steps one by one would
 /// make it, to the last bit.
 template <class T, kernels::loop_step... Steps> struct chain_loop {
-  static void run(const kernels::loop_call& call) {
+  /// The function for the processor this runs on. A loop of its own is in no kernel set: where these are chosen at run
+  /// time, and the program's flags allow less, it is compiled for each of their instruction sets.
+  [[nodiscard]] static kernels::loop_function for_processor() {
+#if ESPALIER_HAS_LOOPS_OF_SETS
+    switch (kernels::processor_kernels().level) {
+      case kernels::set_level::avx512: return &run_avx512;
+      case kernels::set_level::avx2: return &run_avx2;
+      case kernels::set_level::base: break;
+    }
+#endif
+    return &run_base;
+  }
+
+ private:
+  static void run_base(const kernels::loop_call& call) { run(call); }
+#if ESPALIER_HAS_LOOPS_OF_SETS
+  [[gnu::target("avx2,fma,bmi,bmi2")]] static void run_avx2(const kernels::loop_call& call) { run(call); }
+  [[gnu::target(
+      "avx2,fma,bmi,bmi2,avx512f,avx512bw,avx512cd,avx512dq,avx512vl,prefer-vector-width=512")]] static void
+  run_avx512(const kernels::loop_call& call) {
+    run(call);
+  }
+#endif
+
+  ESPALIER_ALWAYS_INLINE static void run(const kernels::loop_call& call) {
     const placed_loop<std::make_index_sequence<sizeof...(Steps)>, Steps...> placed(call.at);
     float_bits<T> nothing = 0;
 #if defined(__GNUC__)

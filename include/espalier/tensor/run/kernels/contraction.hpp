@@ -7,8 +7,10 @@
 #include <espalier/tensor/run/kernels/contraction/run.hpp>
 #include <espalier/tensor/run/kernels/contraction/search.hpp>
 #include <espalier/tensor/run/kernels/kernel.hpp>
+#include <espalier/tensor/run/kernels/kernel_set.hpp>
 
 #include <cstdint>
+#include <type_traits>
 
 // einsum of two operands on static extents. `plan_of` makes a plan at compile time (contraction/search.hpp): it says
 // which labels become the rows, columns and depth of a matrix product, which become loops around it, and which
@@ -61,8 +63,14 @@ template <contraction P, class A, class B, class C, class Backend = detail::defa
 void contract(const A* a, const B* b, C* c, detail::compute_t<A, B, C> alpha, detail::compute_t<A, B, C> beta,
               void* scratch) {
   static_assert(is_valid(P), "contract: each label must be in two or three of A, B and C, and once in C");
+  constexpr int shared = shared_product(dtype_of<A>, dtype_of<B>, dtype_of<C>);
+  if constexpr (shares_kernels && shared >= 0 && std::is_same_v<Backend, detail::default_backend>) {
+    return processor_kernels().products[shared].contract(detail::static_plan<P, dtype_of<A>, dtype_of<B>, dtype_of<C>>,
+                                                         a, b, c, alpha, beta, scratch);
+  } else {
   detail::run_contraction<Backend>(detail::static_plan<P, dtype_of<A>, dtype_of<B>, dtype_of<C>>, a, b, c, alpha, beta,
                                    scratch);
+  }
 }
 
 /// Iteration `item` of the plan's loops alone, on one thread, with alpha 1 and beta 0. Of a lower triangle, row i has
@@ -71,8 +79,14 @@ void contract(const A* a, const B* b, C* c, detail::compute_t<A, B, C> alpha, de
 /// m and n are equal
 template <contraction P, class A, class B, class C, class Backend = detail::default_backend>
 void contract_item(const A* a, const B* b, C* c, std::int64_t item, bool lower_triangle = false) {
+  constexpr int shared = shared_product(dtype_of<A>, dtype_of<B>, dtype_of<C>);
+  if constexpr (shares_kernels && shared >= 0 && std::is_same_v<Backend, detail::default_backend>) {
+    processor_kernels().products[shared].contract_item(
+        detail::static_plan<P, dtype_of<A>, dtype_of<B>, dtype_of<C>>, a, b, c, item, lower_triangle);
+  } else {
   detail::run_contraction_item<Backend>(detail::static_plan<P, dtype_of<A>, dtype_of<B>, dtype_of<C>>, a, b, c, item,
                                         lower_triangle);
+  }
 }
 
 }  // namespace espalier::kernels

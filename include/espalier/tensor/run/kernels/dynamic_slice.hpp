@@ -79,7 +79,7 @@ template <> struct kernel<&ops::dynamic_update_slice> : no_scratch {
       nest.append({mine[d].count, stride_of(update, d), stride_of(Key.shape, d)});
     }
     nest.close();
-    detail::copy_nest<element, 0>(nest, from, to);
+    detail::copy_by<element>(nest, from, to);
   }
 
  private:

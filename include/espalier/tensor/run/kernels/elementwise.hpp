@@ -165,14 +165,14 @@ ESPALIER_ALWAYS_INLINE void map_row(std::int64_t columns, Result* to, Readers...
 template <class Function, std::int64_t Columns, class Result, class... Operands>
 void map_wide(const kernels::block_call& call, Result* to, Operands... from) {
   const std::int64_t to_row = call.result.row;
-  if constexpr (Columns > 0 && !is_long_row(Columns)) {
-    if (to_row == Columns && (from.is_flat(Columns) && ...)) {
-      map_run<Function>(call.rows * Columns, to, from.at(0)...);
+  const std::int64_t rows = call.rows;
+  const std::int64_t columns = columns_of_block<Columns>(call);
+  if constexpr (Columns == any_columns || (Columns > 0 && !is_long_row(Columns))) {
+    if (to_row == columns && (from.is_flat(columns) && ...)) {
+      map_run<Function>(rows * columns, to, from.at(0)...);
       return;
     }
   }
-  const std::int64_t rows = call.rows;
-  const std::int64_t columns = columns_of_block<Columns>(call);
   for (std::int64_t r = 0; r < rows; ++r) map_row<Function, Columns>(columns, to + r * to_row, from.at(r)...);
 }
 

@@ -320,9 +320,14 @@ struct reduce_kernel {
     using to = storage_t<Key.type>;
     constexpr auto attributes = attributes_of<reduction_attributes>(Key);
     static constexpr reduction_plan plan = plan_reduction(Key.operand_shape[0], attributes.dims);
-    constexpr int run = plan.gone.rank == 0 && plan.splits == 1 ? static_run(plan.gone) : 0;
-    reduce_tensor<attributes.kind, run>(plan, static_cast<const from*>(call.operand[0]), static_cast<to*>(call.result),
-                                        call.scratch);
+    constexpr int shared = kernels::shared_reduction(attributes.kind, Key.operand_type[0], Key.type);
+    if constexpr (kernels::shares_kernels && shared >= 0) {
+      kernels::processor_kernels().reduce[shared](plan, call.operand[0], call.result, call.scratch);
+    } else {
+      constexpr int run = plan.gone.rank == 0 && plan.splits == 1 ? static_run(plan.gone) : 0;
+      reduce_tensor<attributes.kind, run>(plan, static_cast<const from*>(call.operand[0]),
+                                          static_cast<to*>(call.result), call.scratch);
+    }
   }
 };
 

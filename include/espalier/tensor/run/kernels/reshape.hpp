@@ -5,6 +5,7 @@
 #include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/core/ops/reshape.hpp>
 #include <espalier/tensor/run/kernels/elementwise.hpp>
+#include <espalier/tensor/run/kernels/kernel_set.hpp>
 #include <espalier/tensor/run/kernels/parallel.hpp>
 
 #include <cstdint>
@@ -137,8 +138,21 @@ template <class T, int Run> void copy_nest(const run_nest& nest, const T* from, 
 }
 
 /// @pre neither tensor overlaps the other, unless they are the same memory and the nest moves nothing.
+template <class T> void copy_by(const run_nest& nest, const void* from, void* to) {
+  if constexpr (kernels::shares_kernels) {
+    kernels::processor_kernels().copy[kernels::word_index(sizeof(T))](nest, from, to);
+  } else {
+    copy_nest<T, 0>(nest, static_cast<const T*>(from), static_cast<T*>(to));
+  }
+}
+/// The same where the nest is static: programs that have the code themselves have more of it for short runs.
 template <class T, run_nest Nest> void copy_by(const void* from, void* to) {
-  copy_nest<T, static_run(Nest)>(Nest, static_cast<const T*>(from), static_cast<T*>(to));
+  static constexpr run_nest nest = Nest;
+  if constexpr (kernels::shares_kernels) {
+    copy_by<T>(nest, from, to);
+  } else {
+    copy_nest<T, static_run(Nest)>(nest, static_cast<const T*>(from), static_cast<T*>(to));
+  }
 }
 
 template <class T> void copy_all(std::int64_t count, const void* from, void* to) {

@@ -27,7 +27,7 @@ template <> struct kernel<&ops::roll> : no_scratch {
     using element = storage_t<Key.type>;
     constexpr std::int64_t inner = stride_of(Key.shape, Along);
     if (rows.count <= 0) return;
-    detail::copy_nest<element, 0>(detail::row_nest(Key.operand_shape[0], Key.shape, Along, 1, 1, rows.count),
+    detail::copy_by<element>(detail::row_nest(Key.operand_shape[0], Key.shape, Along, 1, 1, rows.count),
                                   static_cast<const element*>(call.operand[0]) + rows.first * inner,
                                   static_cast<element*>(call.result) + rows.to * inner);
   }

@@ -10,6 +10,7 @@
 #include <espalier/tensor/run/kernels/elementwise.hpp>
 #include <espalier/tensor/run/kernels/gemm.hpp>
 #include <espalier/tensor/run/kernels/kernel.hpp>
+#include <espalier/tensor/run/kernels/kernel_set.hpp>
 
 #include <cstdint>
 #include <cstring>
@@ -42,14 +43,37 @@ struct row_call {
   /// The thread's own, for this product: stays as it is from call to call. Aligned to 64.
   void* scratch = nullptr;
 };
-using row_function = void (*)(const row_call&);
 
-/// A product in a row region: what it does, and the bytes of scratch for so many rows.
+/// A product in a row region: what it does, and the bytes of scratch for so many rows. `shared`: the index of its
+/// functions in a kernel set, or -1: then they are here.
 struct row_kernel {
   row_product plan;
-  row_function run = nullptr;
-  std::int64_t (*scratch_bytes)(const row_product& plan, std::int64_t rows) = nullptr;
+  void (*own_run)(const row_product& plan, const row_call& call) = nullptr;
+  std::int64_t (*own_scratch)(const row_product& plan, std::int64_t rows) = nullptr;
+  int shared = -1;
+
+  void run(const row_call& call) const {
+    if constexpr (shares_kernels) {
+      if (shared >= 0) return processor_kernels().products[shared].rows(plan, call);
+    }
+    own_run(plan, call);
+  }
+  [[nodiscard]] std::int64_t scratch_bytes(std::int64_t rows) const {
+    if constexpr (shares_kernels) {
+      if (shared >= 0) return processor_kernels().products[shared].row_scratch(plan, rows);
+    }
+    return own_scratch(plan, rows);
+  }
 };
+
+/// The rows of a tile of a product of f32, of which regions best take multiples.
+[[nodiscard]] inline std::int64_t rows_of_tile() {
+  if constexpr (shares_kernels) {
+    return processor_kernels().tile_rows;
+  } else {
+    return detail::tile_sizes<float>::rows;
+  }
+}
 
 }  // namespace espalier::kernels
 
@@ -334,15 +358,35 @@ template <class T, class S, class X, class Y> class row_multiplication {
   std::int64_t scores_at_ = 0;
 };
 
+/// The functions for elements of these types, of scores, x and y.
+template <dtype S, dtype X, dtype Y> struct row_product_functions {
+  using multiplication =
+      row_multiplication<storage_t<product_type(S, X, Y)>, storage_t<S>, storage_t<X>, storage_t<Y>>;
+  static void run(const row_product& plan, const kernels::row_call& call) { multiplication(plan, call).run(); }
+  static std::int64_t scratch_bytes(const row_product& plan, std::int64_t rows) {
+    return multiplication::scratch_bytes(plan, rows);
+  }
+};
+
 /// The kernel of a product whose scores are tensor number `Scores`.
 template <kernels::kernel_key Key, int Scores> struct row_kernel_of {
   static constexpr row_product plan = row_product_of(attributes_of<einsum_attributes>(Key), Key.operand_shape[0],
                                                      Key.operand_shape[1], Key.shape, Scores);
-  template <int Tensor> using stored = storage_t<Tensor == 2 ? Key.type : Key.operand_type[Tensor < 2 ? Tensor : 0]>;
-  using multiplication = row_multiplication<storage_t<product_type(Key.operand_type[0], Key.operand_type[1], Key.type)>,
-                                            stored<plan.scores>, stored<plan.x>, stored<plan.y>>;
-  static void run(const kernels::row_call& call) { multiplication(plan, call).run(); }
-  static constexpr kernels::row_kernel value{plan, &run, &multiplication::scratch_bytes};
+  [[nodiscard]] static constexpr dtype type_of(int tensor) {
+    return tensor == 2 ? Key.type : Key.operand_type[tensor < 2 ? tensor : 0];
+  }
+  [[nodiscard]] static constexpr kernels::row_kernel make() {
+    constexpr dtype s = type_of(plan.scores);
+    constexpr dtype x = type_of(plan.x);
+    constexpr dtype y = type_of(plan.y);
+    if constexpr (kernels::shares_kernels && kernels::shared_product(s, x, y) >= 0) {
+      return {plan, nullptr, nullptr, kernels::shared_product(s, x, y)};
+    } else {
+      using functions = row_product_functions<s, x, y>;
+      return {plan, &functions::run, &functions::scratch_bytes, -1};
+    }
+  }
+  static constexpr kernels::row_kernel value = make();
 };
 
 }  // namespace espalier::detail

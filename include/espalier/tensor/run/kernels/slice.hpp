@@ -64,7 +64,7 @@ void copy_rows(const row_run& rows, const void* operand, void* result) {
   if (rows.count == all) {
     copy_by<element, row_nest(Key.operand_shape[K], Key.shape, Along, 1, Step, all)>(from, to);
   } else if (rows.count > 0) {
-    copy_nest<element, 0>(row_nest(Key.operand_shape[K], Key.shape, Along, 1, Step, rows.count), from, to);
+    copy_by<element>(row_nest(Key.operand_shape[K], Key.shape, Along, 1, Step, rows.count), from, to);
   }
 }
 
@@ -74,7 +74,7 @@ void copy_rows(const row_run& rows, const extents& shape, const void* operand, v
   using element = storage_t<Key.type>;
   constexpr std::int64_t inner = stride_of(Key.shape, Along);
   if (rows.count <= 0) return;
-  copy_nest<element, 0>(row_nest(shape, Key.shape, Along, 1, 1, rows.count),
+  copy_by<element>(row_nest(shape, Key.shape, Along, 1, 1, rows.count),
                         static_cast<const element*>(operand) + rows.first * inner,
                         static_cast<element*>(result) + rows.to * inner);
 }
@@ -97,7 +97,7 @@ template <> struct kernel<&ops::slice> : no_scratch {
       detail::copy_by<element, detail::row_nest(Key.operand_shape[0], Key.shape, along, step, 1, all)>(from,
                                                                                                        call.result);
     } else if (mine.size > 0) {
-      detail::copy_nest<element, 0>(detail::row_nest(Key.operand_shape[0], Key.shape, along, step, 1, mine.size), from,
+      detail::copy_by<element>(detail::row_nest(Key.operand_shape[0], Key.shape, along, step, 1, mine.size), from,
                                     static_cast<element*>(call.result));
     }
   }
@@ -124,7 +124,7 @@ template <> struct kernel<&ops::pad> : no_scratch {
  private:
   template <class T, extents Shape, int Along> static void zero_rows(T* to, std::int64_t first, std::int64_t last) {
     if (last <= first) return;
-    detail::copy_nest<T, 0>(detail::fill_nest(Shape, Along, last - first), &detail::zero_element<T>,
+    detail::copy_by<T>(detail::fill_nest(Shape, Along, last - first), &detail::zero_element<T>,
                             to + first * stride_of(Shape, Along));
   }
 };

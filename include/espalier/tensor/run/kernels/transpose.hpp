@@ -134,6 +134,9 @@ template <> struct kernel<&ops::transpose> : no_scratch {
         detail::transpose_nest(Key.operand_shape[0], Key.shape, attributes_of<transpose_attributes>(Key).source);
     if constexpr (nest.rank == 0 || nest.axis[nest.rank - 1].from == 1) {
       detail::copy_by<element, detail::closed(nest)>(call.operand[0], call.result);
+    } else if constexpr (shares_kernels) {
+      processor_kernels().transpose[word_index(sizeof(element))](detail::static_transpose<nest>, call.operand[0],
+                                                                 call.result);
     } else {
       detail::transpose_planes(detail::static_transpose<nest>, static_cast<const element*>(call.operand[0]),
                                static_cast<element*>(call.result));
