@@ -139,6 +139,8 @@ endforeach()
 # compiled: all of the above, and what is no template compiled once, by the project that asks for it: with its compiler and
 # its flags, as its programs, so that nothing can differ between the two. Programs begin with espalier/espalier.hpp
 # precompiled; several targets of one project share that by `REUSE_FROM espalier_compiled`.
+# Kernels are there for AVX2 and AVX-512 too, and the processor that a program runs on says which serve it
+# (`set(Espalier_KERNEL_SETS OFF)` before `find_package`: only what the project's flags allow, in half the time).
 if(NOT TARGET espalier_compiled)
   add_library(espalier_compiled STATIC EXCLUDE_FROM_ALL "${Espalier_COMPILED_SOURCE}")
   add_library(espalier::compiled ALIAS espalier_compiled)
@@ -147,6 +149,10 @@ if(NOT TARGET espalier_compiled)
   set_target_properties(espalier_compiled PROPERTIES POSITION_INDEPENDENT_CODE ON)
   if(NOT DEFINED Espalier_PRECOMPILE OR Espalier_PRECOMPILE)
     target_precompile_headers(espalier_compiled INTERFACE <espalier/espalier.hpp>)
+  endif()
+  if(NOT DEFINED Espalier_KERNEL_SETS OR Espalier_KERNEL_SETS)
+    include("${CMAKE_CURRENT_LIST_DIR}/kernel_sets.cmake")
+    espalier_add_kernel_sets(espalier_compiled "${Espalier_COMPILED_SOURCE}")
   endif()
 endif()
 set(Espalier_compiled_FOUND TRUE)

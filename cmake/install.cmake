@@ -22,7 +22,9 @@ install(FILES
           "${PROJECT_BINARY_DIR}/EspalierConfigVersion.cmake"
           "${CMAKE_CURRENT_LIST_DIR}/EspalierTargets.cmake"
           "${CMAKE_CURRENT_LIST_DIR}/FindCBLAS.cmake"
+          "${CMAKE_CURRENT_LIST_DIR}/kernel_sets.cmake"
           "${PROJECT_SOURCE_DIR}/cmake/espalier.cpp"
+          "${PROJECT_SOURCE_DIR}/cmake/espalier_kernels.cpp"
         DESTINATION "${package_dir}")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE_1_0.txt" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 include("${CMAKE_CURRENT_LIST_DIR}/pkg_config.cmake")

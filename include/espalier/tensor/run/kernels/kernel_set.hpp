@@ -94,8 +94,14 @@ struct kernel_set {
   std::int64_t tile_rows = 0;
 };
 
-/// Whether programs take what they can from the compiled part.
+/// Whether there is a compiled part, and whether programs take from it what they can. With ESPALIER_OWN_KERNELS a file
+/// has all kernels itself, as without a compiled part: the library's tests run both ways.
 #if defined(ESPALIER_COMPILED)
+inline constexpr bool has_kernel_sets = true;
+#else
+inline constexpr bool has_kernel_sets = false;
+#endif
+#if defined(ESPALIER_COMPILED) && !defined(ESPALIER_OWN_KERNELS)
 inline constexpr bool shares_kernels = true;
 #else
 inline constexpr bool shares_kernels = false;

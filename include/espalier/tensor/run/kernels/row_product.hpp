@@ -53,13 +53,13 @@ struct row_kernel {
   int shared = -1;
 
   void run(const row_call& call) const {
-    if constexpr (shares_kernels) {
+    if constexpr (has_kernel_sets) {
       if (shared >= 0) return processor_kernels().products[shared].rows(plan, call);
     }
     own_run(plan, call);
   }
   [[nodiscard]] std::int64_t scratch_bytes(std::int64_t rows) const {
-    if constexpr (shares_kernels) {
+    if constexpr (has_kernel_sets) {
       if (shared >= 0) return processor_kernels().products[shared].row_scratch(plan, rows);
     }
     return own_scratch(plan, rows);
@@ -68,7 +68,7 @@ struct row_kernel {
 
 /// The rows of a tile of a product of f32, of which regions best take multiples.
 [[nodiscard]] inline std::int64_t rows_of_tile() {
-  if constexpr (shares_kernels) {
+  if constexpr (has_kernel_sets) {
     return processor_kernels().tile_rows;
   } else {
     return detail::tile_sizes<float>::rows;
