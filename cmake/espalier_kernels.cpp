@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 
 // The kernel set of one instruction set, for programs whose own flags allow less. Compiled once for each
-// (the target espalier::compiled does), together with espalier.cpp, which ESPALIER_KERNEL_SETS tells that they are there:
+// (the target espalier::compiled does), together with espalier.cpp, which ESPALIER_KERNEL_SETS tells that they are
+// there:
 //
 //     -DESPALIER_COMPILED=1 -DESPALIER_KERNEL_SET=avx2   -march=x86-64-v3
 //     -DESPALIER_COMPILED=1 -DESPALIER_KERNEL_SET=avx512 -march=x86-64-v4 -mprefer-vector-width=512

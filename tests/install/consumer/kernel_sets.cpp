@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 //
-// One program on the kernel set that ESPALIER_KERNELS asks for, against plain loops: products, attention, a norm of rows, a
-// transposition, and an update that is one loop. Prints the set.
+// One program on the kernel set that ESPALIER_KERNELS asks for, against plain loops: products, attention, a norm of
+// rows, a transposition, and an update that is one loop. Prints the set.
 #include <espalier/espalier.hpp>
 
 #include <cmath>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 // optimised: never
+// built: once
 
 #include <espalier/tensor/core/nn/optimizers.hpp>
 #include <espalier/tensor/run/io/checkpoint.hpp>

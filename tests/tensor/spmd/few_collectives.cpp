@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 // optimised: never
+// built: once
 
 // Training steps as they are written first, parameter by parameter, in an order that says nothing about communication.
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 // optimised: never
+// built: once
 
 // Programs whose layouts meet where tensors are large, although a change of layout costs little before or after that.
 // The bytes are the least that any plan sends, derived beside each row.

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 // optimised: never
+// built: once
 
 // Collectives that are ready together travel together, whatever the shapes, layouts and windows of what they move.
 

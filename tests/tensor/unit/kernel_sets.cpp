@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 //
-// The kernels that programs take from the compiled part (kernels/kernel_set.hpp). Which instruction set serves is tried by
-// tests/install/consumer/kernel_sets.cpp; here: all that programs may ask for is there, and makes what a program's
+// The kernels that programs take from the compiled part (kernels/kernel_set.hpp). Which instruction set serves is tried
+// by tests/install/consumer/kernel_sets.cpp; here: all that programs may ask for is there, and makes what a program's
 // own kernels make, to the last bit where an element is one operation.
 #include <espalier/tensor/run/kernels/shared_blocks.hpp>
 
@@ -22,7 +22,7 @@ using kernels::block_call;
 using kernels::block_key;
 using kernels::block_signature;
 
-constexpr dtype all_types[]{dtype::f32, dtype::f64,     dtype::bf16, dtype::i32, dtype::boolean,
+constexpr dtype all_types[]{dtype::f32, dtype::f64, dtype::bf16, dtype::i32, dtype::boolean,
                             dtype::u32, dtype::i64, dtype::i8,   dtype::f16, dtype::u8};
 
 /// Keys of one op of the list: all types in all places, and all widths that a chain may ask for.

@@ -171,8 +171,7 @@ template <class T, kernels::loop_step... Steps> struct chain_loop {
   static void run_base(const kernels::loop_call& call) { run(call); }
 #if ESPALIER_HAS_LOOPS_OF_SETS
   [[gnu::target("avx2,fma,bmi,bmi2")]] static void run_avx2(const kernels::loop_call& call) { run(call); }
-  [[gnu::target(
-      "avx2,fma,bmi,bmi2,avx512f,avx512bw,avx512cd,avx512dq,avx512vl,prefer-vector-width=512")]] static void
+  [[gnu::target("avx2,fma,bmi,bmi2,avx512f,avx512bw,avx512cd,avx512dq,avx512vl,prefer-vector-width=512")]] static void
   run_avx512(const kernels::loop_call& call) {
     run(call);
   }

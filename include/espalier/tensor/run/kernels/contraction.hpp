@@ -68,8 +68,8 @@ void contract(const A* a, const B* b, C* c, detail::compute_t<A, B, C> alpha, de
     return processor_kernels().products[shared].contract(detail::static_plan<P, dtype_of<A>, dtype_of<B>, dtype_of<C>>,
                                                          a, b, c, alpha, beta, scratch);
   } else {
-  detail::run_contraction<Backend>(detail::static_plan<P, dtype_of<A>, dtype_of<B>, dtype_of<C>>, a, b, c, alpha, beta,
-                                   scratch);
+    detail::run_contraction<Backend>(detail::static_plan<P, dtype_of<A>, dtype_of<B>, dtype_of<C>>, a, b, c, alpha,
+                                     beta, scratch);
   }
 }
 
@@ -81,11 +81,11 @@ template <contraction P, class A, class B, class C, class Backend = detail::defa
 void contract_item(const A* a, const B* b, C* c, std::int64_t item, bool lower_triangle = false) {
   constexpr int shared = shared_product(dtype_of<A>, dtype_of<B>, dtype_of<C>);
   if constexpr (shares_kernels && shared >= 0 && std::is_same_v<Backend, detail::default_backend>) {
-    processor_kernels().products[shared].contract_item(
-        detail::static_plan<P, dtype_of<A>, dtype_of<B>, dtype_of<C>>, a, b, c, item, lower_triangle);
+    processor_kernels().products[shared].contract_item(detail::static_plan<P, dtype_of<A>, dtype_of<B>, dtype_of<C>>, a,
+                                                       b, c, item, lower_triangle);
   } else {
-  detail::run_contraction_item<Backend>(detail::static_plan<P, dtype_of<A>, dtype_of<B>, dtype_of<C>>, a, b, c, item,
-                                        lower_triangle);
+    detail::run_contraction_item<Backend>(detail::static_plan<P, dtype_of<A>, dtype_of<B>, dtype_of<C>>, a, b, c, item,
+                                          lower_triangle);
   }
 }
 

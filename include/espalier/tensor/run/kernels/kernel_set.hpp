@@ -112,6 +112,8 @@ inline constexpr bool shares_kernels = false;
 [[nodiscard]] const kernel_set& processor_kernels();
 
 /// The index of the functions that move elements of so many bytes.
-[[nodiscard]] constexpr int word_index(std::int64_t bytes) { return bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : 3; }
+[[nodiscard]] constexpr int word_index(std::int64_t bytes) {
+  return bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : 3;
+}
 
 }  // namespace espalier::kernels

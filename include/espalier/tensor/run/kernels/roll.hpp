@@ -28,8 +28,8 @@ template <> struct kernel<&ops::roll> : no_scratch {
     constexpr std::int64_t inner = stride_of(Key.shape, Along);
     if (rows.count <= 0) return;
     detail::copy_by<element>(detail::row_nest(Key.operand_shape[0], Key.shape, Along, 1, 1, rows.count),
-                                  static_cast<const element*>(call.operand[0]) + rows.first * inner,
-                                  static_cast<element*>(call.result) + rows.to * inner);
+                             static_cast<const element*>(call.operand[0]) + rows.first * inner,
+                             static_cast<element*>(call.result) + rows.to * inner);
   }
 };
 

@@ -360,8 +360,7 @@ template <class T, class S, class X, class Y> class row_multiplication {
 
 /// The functions for elements of these types, of scores, x and y.
 template <dtype S, dtype X, dtype Y> struct row_product_functions {
-  using multiplication =
-      row_multiplication<storage_t<product_type(S, X, Y)>, storage_t<S>, storage_t<X>, storage_t<Y>>;
+  using multiplication = row_multiplication<storage_t<product_type(S, X, Y)>, storage_t<S>, storage_t<X>, storage_t<Y>>;
   static void run(const row_product& plan, const kernels::row_call& call) { multiplication(plan, call).run(); }
   static std::int64_t scratch_bytes(const row_product& plan, std::int64_t rows) {
     return multiplication::scratch_bytes(plan, rows);

@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
-// The micro-operations that kernel sets have (kernel_set.hpp): these ops, on these types. Of any other a program has its
-// own code: an op that is not listed here works, and costs each program what it costs to compile.
+// The micro-operations that kernel sets have (kernel_set.hpp): these ops, on these types. Of any other a program has
+// its own code: an op that is not listed here works, and costs each program what it costs to compile.
 
 namespace espalier::kernels {
 

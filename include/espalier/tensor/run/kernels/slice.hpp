@@ -75,8 +75,8 @@ void copy_rows(const row_run& rows, const extents& shape, const void* operand, v
   constexpr std::int64_t inner = stride_of(Key.shape, Along);
   if (rows.count <= 0) return;
   copy_by<element>(row_nest(shape, Key.shape, Along, 1, 1, rows.count),
-                        static_cast<const element*>(operand) + rows.first * inner,
-                        static_cast<element*>(result) + rows.to * inner);
+                   static_cast<const element*>(operand) + rows.first * inner,
+                   static_cast<element*>(result) + rows.to * inner);
 }
 
 }  // namespace espalier::detail
@@ -98,7 +98,7 @@ template <> struct kernel<&ops::slice> : no_scratch {
                                                                                                        call.result);
     } else if (mine.size > 0) {
       detail::copy_by<element>(detail::row_nest(Key.operand_shape[0], Key.shape, along, step, 1, mine.size), from,
-                                    static_cast<element*>(call.result));
+                               static_cast<element*>(call.result));
     }
   }
 };
@@ -125,7 +125,7 @@ template <> struct kernel<&ops::pad> : no_scratch {
   template <class T, extents Shape, int Along> static void zero_rows(T* to, std::int64_t first, std::int64_t last) {
     if (last <= first) return;
     detail::copy_by<T>(detail::fill_nest(Shape, Along, last - first), &detail::zero_element<T>,
-                            to + first * stride_of(Shape, Along));
+                       to + first * stride_of(Shape, Along));
   }
 };
 

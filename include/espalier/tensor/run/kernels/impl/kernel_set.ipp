@@ -23,7 +23,8 @@
 
 namespace espalier::detail {
 
-// --- micro-operations -------------------------------------------------------------------------------------------------
+// --- micro-operations
+// -------------------------------------------------------------------------------------------------
 
 /// Which operands have an element for each column, as bits; `all_narrow`: not even the result has.
 [[nodiscard]] constexpr int all_narrow(int operands) { return 1 << operands; }
@@ -49,13 +50,13 @@ namespace espalier::detail {
   return pattern;
 }
 
-template <const kernels::shared_block& Row, dtype From, dtype To, std::size_t... Pattern>
+template <kernels::shared_block Row, dtype From, dtype To, std::size_t... Pattern>
 [[nodiscard]] kernels::block_function find_pattern(const kernels::block_key& key, std::index_sequence<Pattern...>) {
   static constexpr kernels::block_function all[]{
       &kernels::block_kernel<Row.op>::template run<key_of_pattern(Row, From, To, static_cast<int>(Pattern))>...};
   return all[pattern_of(key)];
 }
-template <const kernels::shared_block& Row, dtype From, dtype To>
+template <kernels::shared_block Row, dtype From, dtype To>
 [[nodiscard]] kernels::block_function find_pattern(const kernels::block_key& key) {
   return find_pattern<Row, From, To>(
       key, std::make_index_sequence<static_cast<std::size_t>(all_narrow(Row.operands)) + 1>{});
@@ -97,8 +98,7 @@ template <kernels::type_set Set, int At = 0, class Visit> void with_type(dtype t
   }
 }
 
-template <const kernels::shared_block& Row>
-[[nodiscard]] kernels::block_function find_in_row(const kernels::block_key& key) {
+template <kernels::shared_block Row> [[nodiscard]] kernels::block_function find_in_row(const kernels::block_key& key) {
   using kernels::block_signature;
   kernels::block_function found = nullptr;
   if constexpr (Row.signature == block_signature::converts) {
@@ -109,9 +109,8 @@ template <const kernels::shared_block& Row>
     with_type<Row.types>(key.operand_type[0],
                          [&](auto from) { found = find_pattern<Row, from(), dtype::boolean>(key); });
   } else if constexpr (Row.signature == block_signature::reduces) {
-    with_type<Row.types>(key.type, [&](auto type) {
-      found = find_reduction<type()>(attributes_of<fused_reduction_attributes>(key));
-    });
+    with_type<Row.types>(
+        key.type, [&](auto type) { found = find_reduction<type()>(attributes_of<fused_reduction_attributes>(key)); });
   } else {
     with_type<Row.types>(key.type, [&](auto type) { found = find_pattern<Row, type(), type()>(key); });
   }
@@ -123,7 +122,7 @@ template <std::size_t... Row>
                                                  std::index_sequence<Row...>) {
   kernels::block_function found = nullptr;
   const auto look = [&]<std::size_t R>(std::integral_constant<std::size_t, R>) {
-    static constexpr const kernels::shared_block& row = kernels::shared_blocks[R];
+    constexpr kernels::shared_block row = kernels::shared_blocks[R];
     if (!same_text(row.op->name, op)) return false;
     if (has_types(row, key)) found = find_in_row<row>(key);
     return true;
@@ -135,7 +134,8 @@ template <std::size_t... Row>
   return find_block(op, key, std::make_index_sequence<kernels::shared_block_count>{});
 }
 
-// --- whole kernels ----------------------------------------------------------------------------------------------------
+// --- whole kernels
+// ----------------------------------------------------------------------------------------------------
 
 /// The few short runs that are frequent have code of their own, as all have where extents are static.
 template <class Word> void copy_words(const run_nest& nest, const void* from, void* to) {
@@ -169,8 +169,8 @@ template <dtype A, dtype B, dtype C> struct shared_product_functions {
   static void contract(const kernels::gemm_plan& plan, const void* a, const void* b, void* c, double alpha, double beta,
                        void* scratch) {
     run_contraction<default_backend>(plan, static_cast<const left*>(a), static_cast<const right*>(b),
-                                     static_cast<result*>(c), static_cast<computed>(alpha),
-                                     static_cast<computed>(beta), scratch);
+                                     static_cast<result*>(c), static_cast<computed>(alpha), static_cast<computed>(beta),
+                                     scratch);
   }
   static void contract_item(const kernels::gemm_plan& plan, const void* a, const void* b, void* c, std::int64_t item,
                             bool lower_triangle) {
