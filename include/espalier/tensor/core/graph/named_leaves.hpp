@@ -8,6 +8,7 @@
 
 #include <string>
 #include <type_traits>
+#include <utility>
 
 namespace espalier {
 
@@ -31,10 +32,7 @@ struct leaf_path {
     return is(member) && parent != nullptr && parent->is(of);
   }
   /// `blocks.query.weight`
-  [[nodiscard]] std::string str() const {
-    if (parent == nullptr || *parent->name == '\0') return name;
-    return parent->str() + '.' + name;
-  }
+  [[nodiscard]] std::string str() const;
 };
 
 /// Calls f(leaf, path) on every leaf of a tree, in the order of declaration. The path lives as long as the call.
@@ -50,4 +48,21 @@ template <class T, class F> constexpr void for_each_named_leaf(T& tree, const F&
   }
 }
 
+/// Calls f(path) for every leaf that a tree of this type has, in the same order.
+template <class T, class F> constexpr void for_each_leaf_name(const F& f, const leaf_path& path = {}) {
+  if constexpr (ParameterTree<T>) {
+    boost::hana::unpack(boost::hana::accessors<T>(), [&](const auto&... member) {
+      (for_each_leaf_name<std::remove_cvref_t<decltype(boost::hana::second(member)(std::declval<T&>()))>>(
+           f, leaf_path{&path, boost::hana::first(member).c_str()}),
+       ...);
+    });
+  } else {
+    f(path);
+  }
+}
+
 }  // namespace espalier
+
+#if !defined(ESPALIER_COMPILED)
+#include <espalier/tensor/core/graph/impl/named_leaves.ipp>
+#endif

@@ -124,12 +124,12 @@ class any_array {
   }
 
  protected:
-  any_array(dtype type, const extents& shape) : type_(type), shape_(shape) {}
-  any_array(const any_array&) = default;
-  any_array(any_array&&) = default;
-  any_array& operator=(const any_array&) = default;
-  any_array& operator=(any_array&&) = default;
-  ~any_array() = default;
+  any_array(dtype type, const extents& shape);
+  any_array(const any_array& other);
+  any_array(any_array&& other) noexcept;
+  any_array& operator=(const any_array& other);
+  any_array& operator=(any_array&& other) noexcept;
+  ~any_array();
 
   /// Zeros, placed as given on parts of the axes of the world's mesh.
   void make(const world& where, const axis_parts& parts, const sharding& placement);

@@ -156,7 +156,7 @@ struct leaf_namer {
   int& next;
   int leaf;
   std::string& name;
-  void operator()(const any_array& /*array*/, const leaf_path& path) const {
+  void operator()(const leaf_path& path) const {
     if (next++ == leaf) name = path.str();
   }
 };

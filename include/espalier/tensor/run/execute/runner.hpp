@@ -275,8 +275,7 @@ template <class Program> class runner {
       if constexpr (Argument < arity) {
         if constexpr (ParameterTree<argument_type<Argument>>) {
           int number = Program::template first_leaf<Argument>();
-          const argument_type<Argument> made;
-          for_each_named_leaf(made, detail::leaf_namer{number, leaf, name});
+          for_each_leaf_name<argument_type<Argument>>(detail::leaf_namer{number, leaf, name});
         }
       }
     };
