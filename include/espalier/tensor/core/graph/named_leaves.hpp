@@ -8,7 +8,6 @@
 
 #include <string>
 #include <type_traits>
-#include <utility>
 
 namespace espalier {
 
@@ -45,19 +44,6 @@ template <class T, class F> constexpr void for_each_named_leaf(T& tree, const F&
     });
   } else {
     f(tree, path);
-  }
-}
-
-/// Calls f(path) for every leaf that a tree of this type has, in the same order.
-template <class T, class F> constexpr void for_each_leaf_name(const F& f, const leaf_path& path = {}) {
-  if constexpr (ParameterTree<T>) {
-    boost::hana::unpack(boost::hana::accessors<T>(), [&](const auto&... member) {
-      (for_each_leaf_name<std::remove_cvref_t<decltype(boost::hana::second(member)(std::declval<T&>()))>>(
-           f, leaf_path{&path, boost::hana::first(member).c_str()}),
-       ...);
-    });
-  } else {
-    f(path);
   }
 }
 

@@ -7,7 +7,6 @@
 #include <espalier/base/dtype.hpp>
 #include <espalier/tensor/core/graph/named_leaves.hpp>
 #include <espalier/tensor/run/execute/array.hpp>
-#include <espalier/tensor/run/execute/reduce_terms.hpp>
 #include <espalier/tensor/run/io/error.hpp>
 #include <espalier/tensor/run/io/load_options.hpp>
 #include <espalier/tensor/run/io/safetensors.hpp>
@@ -28,24 +27,18 @@ namespace detail {
 struct named_array {
   std::string name;
   const any_array* array = nullptr;
-  term_adder add = nullptr;
 };
-
-/// Lists a tree's arrays: a type of its own, so that trees are walked by the same code whoever asks.
 class array_namer {
  public:
   explicit array_namer(std::vector<named_array>& into) : into_(into) {}
-  template <class Array> void operator()(const Array& array, const leaf_path& path) const {
-    add(array, path, &add_terms<typename Array::value_type>);
-  }
+  void operator()(const any_array& array, const leaf_path& path) const;
 
  private:
-  void add(const any_array& array, const leaf_path& path, term_adder adder) const;
   std::vector<named_array>& into_;
 };
 template <class Tree> [[nodiscard]] std::vector<named_array> named_arrays(const Tree& tree) {
   std::vector<named_array> named;
-  for_each_named_leaf(tree, array_namer(named));
+  visit_arrays(tree, array_namer(named));
   return named;
 }
 

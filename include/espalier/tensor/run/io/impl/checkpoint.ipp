@@ -3,6 +3,7 @@
 #pragma once
 
 // The compiled half of checkpoint.hpp.
+#include <espalier/base/dtype.hpp>
 #include <espalier/base/light_std/function_ref.hpp>
 #include <espalier/tensor/run/execute/array.hpp>
 #include <espalier/tensor/run/execute/reduce_terms.hpp>
@@ -29,8 +30,8 @@
 
 namespace espalier::detail {
 
-ESPALIER_INLINE void array_namer::add(const any_array& array, const leaf_path& path, term_adder adder) const {
-  into_.push_back({path.str(), &array, adder});
+ESPALIER_INLINE void array_namer::operator()(const any_array& array, const leaf_path& path) const {
+  into_.push_back({path.str(), &array});
 }
 
 /// The arrays' tensors. Errors: `io::checkpoint_error` if an array was never made, or is of another world.
@@ -66,10 +67,13 @@ ESPALIER_INLINE void array_namer::add(const any_array& array, const leaf_path& p
   return saved;
 }
 
-/// An array's own copy of the handle, to be made one of sums.
+/// A handle of its own, for the sums of an array's terms.
 class array_of_sums : public any_array {
  public:
-  explicit array_of_sums(const any_array& terms) : any_array(terms) {}
+  array_of_sums(world& where, const any_array& terms) : any_array(terms) {
+    with_storage(type(),
+                 [&]<class T>(T) { reducer_of_terms().load()(where, *this, &add_terms<T>, source_line::current()); });
+  }
 };
 
 /// A box of a tensor, and its place in a shard's buffer: where it begins, and the strides in elements.
@@ -125,9 +129,8 @@ ESPALIER_INLINE void save_arrays(world& where, std::vector<named_array> arrays, 
   std::vector<std::unique_ptr<array_of_sums>> sums;
   for (named_array& one : arrays) {
     if (one.array->empty() || one.array->placed().placement.unreduced == 0) continue;
-    sums.push_back(std::make_unique<array_of_sums>(*one.array));
+    sums.push_back(std::make_unique<array_of_sums>(where, *one.array));
     one.array = sums.back().get();
-    reducer_of_terms().load()(where, *sums.back(), one.add, source_line::current());
   }
   std::unique_ptr<io::safetensors_writer> writer;
   const auto open = [&](io::writer_role role) {
