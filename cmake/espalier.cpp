@@ -30,6 +30,8 @@
 #include <espalier/tensor/run/io/impl/data_error.ipp>
 #include <espalier/tensor/run/io/impl/error.ipp>
 #include <espalier/tensor/run/io/impl/file.ipp>
+#include <espalier/tensor/run/io/impl/mapped_file.ipp>
+#include <espalier/tensor/run/io/impl/row_file.ipp>
 #include <espalier/tensor/run/io/impl/safetensors.ipp>
 #include <espalier/tensor/run/kernels/impl/look.ipp>
 #include <espalier/tensor/run/report/impl/explain.ipp>
