@@ -28,6 +28,7 @@
 #include <espalier/tensor/run/execute/impl/world.ipp>
 #include <espalier/tensor/run/io/impl/checkpoint.ipp>
 #include <espalier/tensor/run/io/impl/data_error.ipp>
+#include <espalier/tensor/run/io/impl/dataset.ipp>
 #include <espalier/tensor/run/io/impl/error.ipp>
 #include <espalier/tensor/run/io/impl/file.ipp>
 #include <espalier/tensor/run/io/impl/mapped_file.ipp>
