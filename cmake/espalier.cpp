@@ -7,7 +7,10 @@
 #error "compile this with ESPALIER_COMPILED: the target espalier::compiled does"
 #endif
 
+#include <espalier/base/impl/table.ipp>
 #include <espalier/comm/impl/reducer.ipp>
+#include <espalier/tensor/core/graph/impl/named_leaves.ipp>
+#include <espalier/tensor/core/sharding/impl/print.ipp>
 #include <espalier/tensor/run/execute/impl/array.ipp>
 #include <espalier/tensor/run/execute/impl/checks.ipp>
 #include <espalier/tensor/run/execute/impl/copy.ipp>
@@ -21,7 +24,18 @@
 #include <espalier/tensor/run/execute/impl/reduce_terms.ipp>
 #include <espalier/tensor/run/execute/impl/replicas.ipp>
 #include <espalier/tensor/run/execute/impl/reshard.ipp>
+#include <espalier/tensor/run/execute/impl/together.ipp>
 #include <espalier/tensor/run/execute/impl/world.ipp>
+#include <espalier/tensor/run/io/impl/checkpoint.ipp>
+#include <espalier/tensor/run/io/impl/data_error.ipp>
+#include <espalier/tensor/run/io/impl/dataset.ipp>
+#include <espalier/tensor/run/io/impl/error.ipp>
+#include <espalier/tensor/run/io/impl/file.ipp>
+#include <espalier/tensor/run/io/impl/mapped_file.ipp>
+#include <espalier/tensor/run/io/impl/row_file.ipp>
+#include <espalier/tensor/run/io/impl/safetensors.ipp>
 #include <espalier/tensor/run/kernels/impl/look.ipp>
 #include <espalier/tensor/run/kernels/impl/processor.ipp>
+#include <espalier/tensor/run/report/impl/explain.ipp>
 #include <espalier/tensor/run/report/impl/plan_file.ipp>
+#include <espalier/tensor/run/report/impl/progress.ipp>

@@ -4,6 +4,8 @@
 
 #include <espalier/tensor/run/execute/array_trees.hpp>
 #include <espalier/tensor/run/io/checkpoint.hpp>
+#include <espalier/tensor/run/io/file.hpp>
+#include <espalier/tensor/run/io/safetensors.hpp>
 #include <support/mpi_require.hpp>
 
 #include <boost/hana/define_struct.hpp>

@@ -5,6 +5,8 @@
 
 #include <espalier/tensor/core/nn/optimizers.hpp>
 #include <espalier/tensor/run/io/checkpoint.hpp>
+#include <espalier/tensor/run/io/convert.hpp>
+#include <espalier/tensor/run/io/safetensors.hpp>
 
 #include <boost/hana/define_struct.hpp>
 #include <catch2/catch.hpp>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 #include <espalier/tensor/run/io/safetensors.hpp>
+#include <espalier/tensor/run/io/safetensors_header.hpp>
 
 #include <espalier/base/dtype.hpp>
 

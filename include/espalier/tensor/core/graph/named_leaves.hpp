@@ -31,10 +31,7 @@ struct leaf_path {
     return is(member) && parent != nullptr && parent->is(of);
   }
   /// `blocks.query.weight`
-  [[nodiscard]] std::string str() const {
-    if (parent == nullptr || *parent->name == '\0') return name;
-    return parent->str() + '.' + name;
-  }
+  [[nodiscard]] std::string str() const;
 };
 
 /// Calls f(leaf, path) on every leaf of a tree, in the order of declaration. The path lives as long as the call.
@@ -51,3 +48,7 @@ template <class T, class F> constexpr void for_each_named_leaf(T& tree, const F&
 }
 
 }  // namespace espalier
+
+#if !defined(ESPALIER_COMPILED)
+#include <espalier/tensor/core/graph/impl/named_leaves.ipp>
+#endif

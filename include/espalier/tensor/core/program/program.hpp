@@ -242,8 +242,15 @@ template <class Mesh, class Function, class... Arguments> class program {
       return {};
     }
   }
-  [[nodiscard]] static constexpr int argument_count() { return border_count(structure::argument); }
-  [[nodiscard]] static constexpr int result_count() { return border_count(structure::result); }
+  // Constants: a call at run time would bring the graph into the program, and with it the rules of its ops.
+  [[nodiscard]] static constexpr int argument_count() {
+    constexpr int count = border_count(structure::argument);
+    return count;
+  }
+  [[nodiscard]] static constexpr int result_count() {
+    constexpr int count = border_count(structure::result);
+    return count;
+  }
 
   /// The axes of `mesh` along which a collective moves something, those included of which it is one part.
   [[nodiscard]] static constexpr axis_mask axes_of(const instruction& i) {

@@ -5,7 +5,9 @@
 #include <espalier/config.hpp>
 
 #include <espalier/base/dtype.hpp>
+#include <espalier/base/light_std/function_ref.hpp>
 #include <espalier/tensor/core/diagnostics/reasons.hpp>
+#include <espalier/tensor/core/graph/named_leaves.hpp>
 #include <espalier/tensor/core/graph/tree.hpp>
 #include <espalier/tensor/core/mesh/axis_parts.hpp>
 #include <espalier/tensor/run/execute/buffer.hpp>
@@ -124,12 +126,12 @@ class any_array {
   }
 
  protected:
-  any_array(dtype type, const extents& shape) : type_(type), shape_(shape) {}
-  any_array(const any_array&) = default;
-  any_array(any_array&&) = default;
-  any_array& operator=(const any_array&) = default;
-  any_array& operator=(any_array&&) = default;
-  ~any_array() = default;
+  any_array(dtype type, const extents& shape);
+  any_array(const any_array& other);
+  any_array(any_array&& other) noexcept;
+  any_array& operator=(const any_array& other);
+  any_array& operator=(any_array&& other) noexcept;
+  ~any_array();
 
   /// Zeros, placed as given on parts of the axes of the world's mesh.
   void make(const world& where, const axis_parts& parts, const sharding& placement);
@@ -267,6 +269,32 @@ void require_in_world(const world& where, const any_array& array, const char* wh
 struct arrays {
   template <class Tensor> using of = sharded_array<plain<Tensor>>;
 };
+
+namespace detail {
+
+/// Visits every array of a tree or of `results`, with its path in its tree, in the order of declaration. A tree is
+/// walked by the same code whoever visits.
+template <class T>
+void visit_arrays(T& tree, function_ref<void(any_array&, const leaf_path&)> visit, const leaf_path& path = {}) {
+  if constexpr (std::is_const_v<T>) {
+    // Handles are all that a visitor changes, and one of a tree that is const does not.
+    visit_arrays(const_cast<std::remove_const_t<T>&>(tree), visit, path);
+  } else if constexpr (ParameterTree<T>) {
+    boost::hana::unpack(boost::hana::accessors<T>(), [&](const auto&... member) {
+      (visit_arrays(boost::hana::second(member)(tree), visit, leaf_path{&path, boost::hana::first(member).c_str()}),
+       ...);
+    });
+  } else if constexpr (is_results<T>) {
+    if constexpr (!std::is_same_v<T, results<>>) {
+      visit_arrays(tree.first, visit, path);
+      visit_arrays(tree.rest, visit, path);
+    }
+  } else {
+    visit(tree, path);
+  }
+}
+
+}  // namespace detail
 
 template <class T> inline constexpr bool is_sharded_array = false;
 template <class Tensor> inline constexpr bool is_sharded_array<sharded_array<Tensor>> = true;

@@ -82,6 +82,10 @@ template <class Array> [[nodiscard]] std::string array_text(const Array& array) 
   return text;
 }
 
+#if defined(ESPALIER_COMPILED)
+extern template std::string array_text(const any_array& array);
+#endif
+
 template <class Traits> struct array_printer {
   std::basic_ostream<char, Traits>& out;
   int& printed;

@@ -132,20 +132,19 @@ class program_runner {
 /// Throws `argument_error`: `value` is an integer that an element of type `type` cannot be.
 [[noreturn]] void refuse_element(const std::string& value, dtype type);
 
-// The actions of a runner on each leaf of a tree: types of their own, so that trees are walked by the same code
-// whatever the program.
+// What a runner does to each array of a tree.
 struct result_lister {
   program_runner& core;
-  void operator()(any_array& array) const { core.add_result(array); }
+  void operator()(any_array& array, const leaf_path& /*path*/) const { core.add_result(array); }
 };
 struct argument_lister {
   program_runner& core;
-  void operator()(const any_array& array) const { core.add_argument(array); }
+  void operator()(const any_array& array, const leaf_path& /*path*/) const { core.add_argument(array); }
 };
 class argument_maker {
  public:
   argument_maker(const program_runner& core, int first) : core_(core), next_(first) {}
-  void operator()(any_array& array) const { core_.make_argument(array, next_++); }
+  void operator()(any_array& array, const leaf_path& /*path*/) const { core_.make_argument(array, next_++); }
 
  private:
   const program_runner& core_;

@@ -161,7 +161,7 @@ template <class Program> class runner {
 #if defined(ESPALIER_CHECK_PASSES)
       check_passes<Program>();
 #endif
-      detail::for_each_leaf(results_, detail::result_lister{core_});
+      detail::visit_arrays(results_, detail::result_lister{core_});
       core_.start();
     }
   }
@@ -173,7 +173,7 @@ template <class Program> class runner {
   /// Argument I, all zeros.
   template <int I> [[nodiscard]] argument_type<I> argument() const {
     argument_type<I> made;
-    detail::for_each_leaf(made, detail::argument_maker{core_, Program::template first_leaf<I>()});
+    detail::visit_arrays(made, detail::argument_maker{core_, Program::template first_leaf<I>()});
     return made;
   }
 
@@ -238,7 +238,7 @@ template <class Program> class runner {
         core_.add_argument(own);
       });
     } else {
-      detail::for_each_leaf(given, detail::argument_lister{core_});
+      detail::visit_arrays(given, detail::argument_lister{core_});
     }
   }
 
@@ -247,7 +247,9 @@ template <class Program> class runner {
     int leaf = Program::template first_leaf<I>();
     bool is_missing = false;
     const argument_type<I> arrays;
-    detail::for_each_leaf(arrays, [&](const auto& /*type*/) { is_missing |= core_.own_argument(leaf++) == nullptr; });
+    detail::visit_arrays(arrays, [&](const any_array& /*type*/, const leaf_path& /*path*/) {
+      is_missing |= core_.own_argument(leaf++) == nullptr;
+    });
     if (!is_missing) return;
     const argument_type<I> made = argument<I>();
     leaf = Program::template first_leaf<I>();
@@ -276,7 +278,7 @@ template <class Program> class runner {
         if constexpr (ParameterTree<argument_type<Argument>>) {
           int number = Program::template first_leaf<Argument>();
           const argument_type<Argument> made;
-          for_each_named_leaf(made, detail::leaf_namer{number, leaf, name});
+          detail::visit_arrays(made, detail::leaf_namer{number, leaf, name});
         }
       }
     };

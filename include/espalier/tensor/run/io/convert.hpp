@@ -3,8 +3,11 @@
 #pragma once
 
 #include <espalier/base/dtype.hpp>
+#include <espalier/base/json.hpp>
 #include <espalier/tensor/run/io/box.hpp>
+#include <espalier/tensor/run/io/error.hpp>
 #include <espalier/tensor/run/io/safetensors.hpp>
+#include <espalier/tensor/run/io/safetensors_header.hpp>
 
 #include <algorithm>
 #include <bit>

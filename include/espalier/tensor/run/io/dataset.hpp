@@ -3,23 +3,17 @@
 #pragma once
 
 #include <espalier/tensor/core/graph/tree.hpp>
-#include <espalier/tensor/core/sharding/print.hpp>
 #include <espalier/tensor/run/execute/array.hpp>
-#include <espalier/tensor/run/execute/together.hpp>
-#include <espalier/tensor/run/io/permutation.hpp>
 #include <espalier/tensor/run/io/row_file.hpp>
 
 #include <boost/hana/define_struct.hpp>
 
-#include <algorithm>
 #include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <mutex>
-#include <stdexcept>
-#include <string>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -66,18 +60,76 @@ template <class Leaf> struct place_leaves {
 };
 
 /// The leaves that hold a place. Not collective.
-[[nodiscard]] inline place_leaves<arrays> leaves_of(const world& where, const dataset_place& place = {}) {
-  const auto leaf_with = [&](std::int64_t value) {
-    sharded_array<i64<>> array(where, sharding::whole(0));
-    array.for_each([=](std::int64_t& element, std::int64_t) { element = value; });
-    return array;
-  };
-  return {leaf_with(place.seed), leaf_with(place.epoch), leaf_with(place.batch)};
-}
+[[nodiscard]] place_leaves<arrays> leaves_of(const world& where, const dataset_place& place = {});
 /// The place that leaves hold.
-[[nodiscard]] inline dataset_place place_in(const place_leaves<arrays>& leaves) {
-  return {*leaves.seed.data(0), *leaves.epoch.data(0), *leaves.batch.data(0)};
-}
+[[nodiscard]] dataset_place place_in(const place_leaves<arrays>& leaves);
+
+}  // namespace espalier::io
+
+namespace espalier::detail {
+
+/// An array of a batch, and what reads its rows.
+struct dataset_column {
+  io::row_file file;
+  row_reader read = nullptr;
+  /// Two sets of arrays, which take turns.
+  any_array* array[2]{};
+};
+
+/// All of a `dataset` but its types, compiled once.
+class dataset_reader {
+ public:
+  /// Errors: those of `dataset`'s constructor.
+  dataset_reader(world& where, const io::dataset_options& options, std::int64_t batch_rows,
+                 std::vector<dataset_column> columns);
+  dataset_reader(const dataset_reader&) = delete;
+  dataset_reader& operator=(const dataset_reader&) = delete;
+  ~dataset_reader();
+
+  [[nodiscard]] std::int64_t rows() const { return rows_; }
+  [[nodiscard]] std::int64_t batches() const { return rows_ / batch_rows_; }
+  [[nodiscard]] const io::dataset_place& place() const { return place_; }
+  /// Returns which of the two sets has the next batch.
+  [[nodiscard]] std::size_t next();
+  void seek(const io::dataset_place& to);
+
+ private:
+  void check_files();
+  void check_column(const dataset_column& one) const;
+  /// Asks for the batch at `place_` in a set that the caller has done with.
+  void request(std::size_t set);
+  /// Waits until the batch that was asked for is there, or has failed.
+  void finish();
+  void read_on_demand();
+  /// Arrays that somebody else still holds are left to them.
+  void renew_shared(std::size_t set);
+  [[nodiscard]] io::dataset_place after(const io::dataset_place& place) const;
+  void fill(std::size_t set, const io::dataset_place& place);
+  void ask_for(std::size_t set, const io::dataset_place& place) const;
+  void fill_one(const dataset_column& one, std::size_t set, const io::dataset_place& place) const;
+
+  io::dataset_options options_;
+  io::dataset_place place_;
+  std::vector<dataset_column> columns_;
+  std::int64_t batch_rows_;
+  std::int64_t rows_ = 0;
+  std::size_t current_ = 0;
+  const world* where_;
+  io::dataset_place asked_for_{0, -1, 0};  // of the system, by the filling thread
+  std::exception_ptr failure_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool waiting_ = false;
+  bool ends_ = false;
+  std::size_t work_ = 0;
+  io::dataset_place next_place_;
+  std::thread reader_;
+};
+
+}  // namespace espalier::detail
+
+namespace espalier::io {
 
 /// Batches of rows from files, on the devices that a program wants them on.
 ///
@@ -104,261 +156,43 @@ template <class... Tensors> class dataset {
 
   /// Collective.
   dataset(world& where, const dataset_options& options, column<Tensors>... columns)
-      : options_(options), place_{options.seed, 0, 0}, files_{columns.file...} {
-    together(where, [&] {
-      check_files();
-      (check_column(where, columns), ...);
-    });
-    buffers_[0] = batch{columns.array...};
-    buffers_[1] = batch{fresh(where, columns.array)...};
-    where_ = &where;
-    if (options_.read_ahead) reader_ = std::thread([this] { read_on_demand(); });
-    request(0);
-  }
+      : buffers_{batch{columns.array...}, batch{columns.array...}},
+        reader_(where, options, batch_rows, columns_of(std::index_sequence_for<Tensors...>{}, columns.file...)) {}
   dataset(const dataset&) = delete;
   dataset& operator=(const dataset&) = delete;
-  ~dataset() {
-    if (!reader_.joinable()) return;
-    {
-      const std::lock_guard lock(mutex_);
-      ends_ = true;
-    }
-    changed_.notify_all();
-    reader_.join();
-  }
+  ~dataset() = default;
 
   /// Rows that are drawn from, and batches in an epoch.
-  [[nodiscard]] std::int64_t rows() const { return rows_; }
-  [[nodiscard]] std::int64_t batches() const { return rows_ / batch_rows; }
+  [[nodiscard]] std::int64_t rows() const { return reader_.rows(); }
+  [[nodiscard]] std::int64_t batches() const { return reader_.batches(); }
   /// The batch that `next` returns next.
-  [[nodiscard]] const dataset_place& place() const { return place_; }
+  [[nodiscard]] const dataset_place& place() const { return reader_.place(); }
 
   /// The next batch; after an epoch's last the first of the next epoch. The arrays are filled anew after the next call,
   /// unless copies of their handles still exist: those keep their elements.
-  const batch& next() {
-    finish();
-    if (failure_) std::rethrow_exception(failure_);
-    const batch& result = buffers_[current_];
-    place_ = after(place_);
-    current_ = 1 - current_;
-    request(current_);
-    return result;
-  }
+  const batch& next() { return buffers_[reader_.next()]; }
 
   /// Goes on from a place that `place` returned, of this dataset or of one with the same rows, on any mesh.
   /// Errors: `std::invalid_argument` for a batch that an epoch does not have.
-  void seek(const dataset_place& to) {
-    if (to.epoch < 0 || to.batch < 0 || to.batch >= batches())
-      throw std::invalid_argument("dataset: batch " + std::to_string(to.batch) + " of epoch " +
-                                  std::to_string(to.epoch) + " was asked for, and an epoch has " +
-                                  std::to_string(batches()) +
-                                  " batches. Give a place of a dataset with as many rows and rows a batch.");
-    finish();
-    failure_ = nullptr;
-    place_ = to;
-    request(current_);
-  }
+  void seek(const dataset_place& to) { reader_.seek(to); }
 
  private:
-  template <class Tensor>
-  [[nodiscard]] static sharded_array<Tensor> fresh(const world& where, const sharded_array<Tensor>& like) {
-    return sharded_array<Tensor>(where, like.parts(), like.placed().placement);
+  template <std::size_t... I, class... Files>
+  [[nodiscard]] std::vector<detail::dataset_column> columns_of(std::index_sequence<I...> /*all*/,
+                                                               const Files&... files) {
+    return {detail::dataset_column{files,
+                                   detail::reader_of_rows<storage_t<Tensors::type>>(),
+                                   {&std::get<I>(buffers_[0]), &std::get<I>(buffers_[1])}}...};
   }
 
-  void check_files() {
-    const row_file& first = files_[0];
-    for (const row_file& file : files_) {
-      if (file.rows() != first.rows())
-        throw data_error(file.path(),
-                         "it has " + std::to_string(file.rows()) + " rows, and " + first.path().string() + " has " +
-                             std::to_string(first.rows()),
-                         "Give files with a row for each example");
-    }
-    const std::int64_t all = first.rows();
-    rows_ = options_.rows < 0 ? all - options_.first_row : options_.rows;
-    if (options_.first_row < 0 || rows_ < 0 || options_.first_row > all - rows_)
-      throw data_error(first.path(),
-                       "rows " + std::to_string(options_.first_row) + " to " +
-                           std::to_string(options_.first_row + rows_ - 1) + " are asked for of " + std::to_string(all),
-                       "Correct first_row and rows");
-    if (rows_ < batch_rows)
-      throw data_error(first.path(),
-                       std::to_string(rows_) + " rows do not fill a batch of " + std::to_string(batch_rows),
-                       "Take a smaller batch, or more rows");
-  }
-
-  template <class Tensor> static void check_column(const world& where, const column<Tensor>& one) {
-    if (one.array.empty() || !one.array.lies_in(where))
-      throw argument_error("dataset: the array for " + one.file.path().string() +
-                           (one.array.empty() ? " is empty" : " is of another world") +
-                           ". Give one that runner::argument made in the dataset's world.");
-    const std::string wanted = to_string(mesh_shape{}, Tensor::type, Tensor::shape, sharding::whole(Tensor::rank));
-    const std::string has = "it holds " + detail::rows_text(one.file.type(), one.file.shape());
-    if (!one.file.accepts(Tensor::type))
-      throw data_error(one.file.path(),
-                       has + (one.file.is_scaled() ? ", scaled" : "") + ", which does not become " + wanted,
-                       "Take a tensor of a type that holds its elements, or convert the file");
-    // Equal extents, 1s left out; or all of a row in one dimension.
-    std::vector<std::int64_t> row;
-    std::vector<std::int64_t> tensor;
-    for (std::size_t d = 1; d < one.file.shape().size(); ++d)
-      if (one.file.shape()[d] != 1) row.push_back(one.file.shape()[d]);
-    std::int64_t elements = 1;
-    for (int d = 1; d < Tensor::rank; ++d) {
-      if (Tensor::shape[d] != 1) tensor.push_back(Tensor::shape[d]);
-      elements *= Tensor::shape[d];
-    }
-    const bool is_flat = tensor.size() == 1 && elements == one.file.row_elements();
-    if (row != tensor && !is_flat)
-      throw data_error(
-          one.file.path(), has + ", whose rows are not those of " + wanted,
-          "Give the tensor the extents of a row after its first, or one extent with all elements of a row");
-  }
-
-  /// Asks for the batch at `place_` in a buffer that the caller has done with.
-  void request(std::size_t buffer) {
-    renew_shared(buffers_[buffer]);
-    if (!options_.read_ahead) {
-      waiting_ = true;
-      return;
-    }
-    {
-      const std::lock_guard lock(mutex_);
-      work_ = buffer;
-      next_place_ = place_;
-      waiting_ = true;
-    }
-    changed_.notify_all();
-  }
-
-  /// Waits until the batch that was asked for is there, or has failed.
-  void finish() {
-    if (!options_.read_ahead) {
-      if (!std::exchange(waiting_, false) || failure_) return;
-      try {
-        fill(buffers_[current_], place_);
-      } catch (...) { failure_ = std::current_exception(); }
-      return;
-    }
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !waiting_; });
-  }
-
-  void read_on_demand() {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [&] { return waiting_ || ends_; });
-      if (ends_) return;
-      const std::size_t buffer = work_;
-      const dataset_place place = next_place_;
-      lock.unlock();
-      std::exception_ptr failure;
-      try {
-        fill(buffers_[buffer], place);
-      } catch (...) { failure = std::current_exception(); }
-      lock.lock();
-      if (failure) failure_ = failure;
-      waiting_ = false;
-      changed_.notify_all();
-    }
-  }
-
-  /// Arrays that somebody else still holds are left to them.
-  void renew_shared(batch& arrays) {
-    std::apply(
-        [&](auto&... array) {
-          const auto renew = [&](auto& one) {
-            for (const shared_buffer& shard : detail::array_memory::shards(one)) {
-              if (!shard.is_shared()) continue;
-              one = fresh(*where_, one);
-              return;
-            }
-          };
-          (renew(array), ...);
-        },
-        arrays);
-  }
-
-  [[nodiscard]] dataset_place after(const dataset_place& place) const {
-    return place.batch + 1 < batches() ? dataset_place{place.seed, place.epoch, place.batch + 1}
-                                       : dataset_place{place.seed, place.epoch + 1, 0};
-  }
-
-  /// The row of the files that is row `r` of a batch.
-  [[nodiscard]] auto rows_at(const dataset_place& place) const {
-    return [this, first = place.batch * batch_rows, order = permutation(rows_, place.seed, place.epoch)](
-               std::int64_t r) { return options_.first_row + (options_.shuffle ? order(first + r) : first + r); };
-  }
-
-  void fill(batch& arrays, const dataset_place& place) {
-    constexpr auto all = std::index_sequence_for<Tensors...>{};
-    if (place != asked_for_) ask_for_all(arrays, rows_at(place), all);
-    // The disk reads the batch after this one while this one is copied, and the program does not wait for it meanwhile.
-    asked_for_ = after(place);
-    ask_for_all(arrays, rows_at(asked_for_), all);
-    fill_all(arrays, rows_at(place), all);
-  }
-  template <class RowAt, std::size_t... I>
-  void ask_for_all(const batch& arrays, const RowAt& row_at, std::index_sequence<I...>) const {
-    const auto ask_for = [&](const any_array& array, const row_file& file) {
-      for (int k = 0; k < array.local_count(); ++k) {
-        const interval held = array.held(k, 0);
-        for (std::int64_t r = held.start; r < held.start + held.size; ++r) file.will_need(row_at(r));
-      }
-    };
-    (ask_for(std::get<I>(arrays), files_[I]), ...);
-  }
-  template <class RowAt, std::size_t... I>
-  void fill_all(batch& arrays, const RowAt& row_at, std::index_sequence<I...>) const {
-    (fill_one(std::get<I>(arrays), files_[I], row_at), ...);
-  }
-
-  template <class Tensor, class RowAt>
-  static void fill_one(const sharded_array<Tensor>& array, const row_file& file, const RowAt& row_at) {
-    const std::int64_t elements = file.row_elements();
-    std::vector<std::int64_t> rows(static_cast<std::size_t>(batch_rows), -1);
-    for (int k = 0; k < array.local_count(); ++k) {
-      const interval held = array.held(k, 0);
-      for (std::int64_t r = held.start; r < held.start + held.size; ++r) {
-        std::int64_t& row = rows[static_cast<std::size_t>(r)];
-        if (row < 0) row = row_at(r);
-      }
-    }
-    for (int k = 0; k < array.local_count(); ++k) {
-      for (detail::shard_rows run(array, k); run.any; run.next()) {
-        auto* target = array.data(k) + run.at;
-        std::int64_t flat = run.flat;
-        for (std::int64_t left = run.length; left > 0;) {
-          const std::int64_t first = flat % elements;
-          const std::int64_t count = std::min(left, elements - first);
-          file.read(rows[static_cast<std::size_t>(flat / elements)], first, count, target);
-          flat += count;
-          target += count;
-          left -= count;
-        }
-      }
-    }
-  }
-
-  dataset_options options_;
-  dataset_place place_;
-  std::array<row_file, sizeof...(Tensors)> files_;
-  std::int64_t rows_ = 0;
   std::array<batch, 2> buffers_;
-  std::size_t current_ = 0;
-  const world* where_ = nullptr;
-  dataset_place asked_for_{0, -1, 0};  // of the system, by the filling thread
-  std::exception_ptr failure_;
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool waiting_ = false;
-  bool ends_ = false;
-  std::size_t work_ = 0;
-  dataset_place next_place_;
-  std::thread reader_;
+  detail::dataset_reader reader_;
 };
 
 template <class... Tensors> dataset(world&, const dataset_options&, column<Tensors>...) -> dataset<Tensors...>;
 
 }  // namespace espalier::io
+
+#if !defined(ESPALIER_COMPILED)
+#include <espalier/tensor/run/io/impl/dataset.ipp>
+#endif

@@ -7,20 +7,13 @@
 #include <filesystem>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 namespace espalier::io {
 
 /// A file that cannot be read, written or used for this model: which one, what was found and expected, what to do.
 class checkpoint_error : public std::runtime_error {
  public:
-  checkpoint_error(const std::filesystem::path& path, std::string found, std::string expected, std::string remedy)
-      : std::runtime_error("checkpoint " + path.string() + "\n  found:    " + found + "\n  expected: " + expected +
-                           "\n  to fix:   " + remedy),
-        path_(path),
-        actual_(std::move(found)),
-        expected_(std::move(expected)),
-        remedy_(std::move(remedy)) {}
+  checkpoint_error(const std::filesystem::path& path, std::string found, std::string expected, std::string remedy);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] const std::string& actual() const { return actual_; }
@@ -35,3 +28,7 @@ class checkpoint_error : public std::runtime_error {
 };
 
 }  // namespace espalier::io
+
+#if !defined(ESPALIER_COMPILED)
+#include <espalier/tensor/run/io/impl/error.ipp>
+#endif

@@ -93,6 +93,14 @@ ESPALIER_INLINE void require_in_world(const world& where, const any_array& array
 
 }  // namespace detail
 
+// Here, because each array of a tree of them has all of these.
+ESPALIER_INLINE any_array::any_array(dtype type, const extents& shape) : type_(type), shape_(shape) {}
+ESPALIER_INLINE any_array::any_array(const any_array& other) = default;
+ESPALIER_INLINE any_array::any_array(any_array&& other) noexcept = default;
+ESPALIER_INLINE any_array& any_array::operator=(const any_array& other) = default;
+ESPALIER_INLINE any_array& any_array::operator=(any_array&& other) noexcept = default;
+ESPALIER_INLINE any_array::~any_array() = default;
+
 ESPALIER_INLINE std::string any_array::text() const {
   return to_string(world_mesh_, parts_, type_, shape_, placed_.placement);
 }

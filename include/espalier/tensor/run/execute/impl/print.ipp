@@ -48,4 +48,8 @@ ESPALIER_INLINE std::string element_text(dtype type, const void* element) {
   return &text[0];
 }
 
+#if defined(ESPALIER_COMPILED)
+template std::string array_text(const any_array& array);
+#endif
+
 }  // namespace espalier::detail
