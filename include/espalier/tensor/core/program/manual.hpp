@@ -202,50 +202,9 @@ template <class Around, class... Axes> struct manual_region {
     const instruction& at = inside[mapping.fault_at];
     const auto about = [&]<class Axis>(std::type_identity<Axis>) {
       if (!has_axis(mapping.fault_axes, whole::template index_of<Axis>)) return;
-      using axis = why::along<Axis>;
-      const source_line where = at.where;
-      const char* const op = at.op->name;
-      switch (mapping.fault) {
-        case shard_fault::nothing: break;
-        case shard_fault::partial_in_nonlinear_op: b.note(failed<why::partial_in_nonlinear_op<axis>>(where, op)); break;
-        case shard_fault::product_of_partials: b.note(failed<why::product_of_partials<axis>>(where, op)); break;
-        case shard_fault::partial_meets_whole: b.note(failed<why::partial_meets_whole<axis>>(where, op)); break;
-        case shard_fault::laid_out_along_manual_axis:
-          b.note(failed<why::laid_out_along_manual_axis<axis>>(where, op));
-          break;
-        case shard_fault::decision_varies: b.note(failed<why::decision_varies<axis>>(where)); break;
-        case shard_fault::not_for_shards: b.note(failed<why::not_for_shards<axis>>(where, op)); break;
-        case shard_fault::too_many_dimensions: b.note(failed<why::too_many_dimensions_by_hand<axis>>(where, op)); break;
-      }
+      note_shard_fault<why::along<Axis>>(b, mapping.fault, at.where, at.op->name);
     };
     (about(std::type_identity<Axes>{}), ...);
-  }
-};
-
-/// The builder of a region's own graph, within that of the code around.
-struct inner_trace {
-  builder& around;
-  builder inside;
-
-  constexpr explicit inner_trace(builder& b) : around(b) {
-    inside.where = b.where;
-    inside.line_is_pinned = b.line_is_pinned;
-    inside.callers = b.callers;
-    inside.caller = b.caller;
-    inside.sums_travel_as = b.sums_travel_as;
-  }
-  inner_trace(const inner_trace&) = delete;
-  inner_trace& operator=(const inner_trace&) = delete;
-
-  /// Hands on what was noted inside. Returns whether that was a mistake.
-  constexpr bool has_mistake() {
-    around.callers = inside.callers;
-    if (inside.mistake == nullptr) return false;
-    if (around.mistake == nullptr) {
-      around.mistake = inside.mistake;
-      around.mistake_where = inside.mistake_where;
-    }
-    return true;
   }
 };
 
