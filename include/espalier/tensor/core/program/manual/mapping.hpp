@@ -165,13 +165,17 @@ class shard_mapping {
   /// @pre find_states() has found no fault
   constexpr void run() {
     const source_line where = to_.where;
+    outside_ = to_.loop;
     for (int id = 0; id < from_.size() && fault == shard_fault::nothing; ++id) {
       if (id_[id] >= 0) continue;
       to_.where = from_[id].where;
+      // What does not change in a loop may be listed in it and belong to the outside.
+      to_.loop = loop_of(from_[id].loop);
       translate(id);
       if (id_[id] >= 0 && from_[id].label != nullptr) to_[id_[id]].label = from_[id].label;
     }
     to_.where = where;
+    to_.loop = outside_;
   }
 
   /// Value `id` of the region as a tensor of the graph around: shards joined as `split` says.
@@ -357,13 +361,21 @@ class shard_mapping {
       case structure::none: break;
       case structure::argument:
       case structure::result: return;
-      case structure::loop_begin: return begin_loop(id);
+      case structure::loop_begin: {
+        instruction made = i;
+        if (i.operand_count > 0) made.operand[0] = id_[i.operand[0]];
+        id_[id] = to_.append(made);
+        return;
+      }
       case structure::loop_end:
+        to_.loop = id_[i.operand[0]];
         emit::loop_end(to_, i.operand_count > 1 ? id_[i.operand[1]] : -1);
         id_[id] = to_.size() - 1;
         return;
       case structure::loop_carry: {
-        const int before = prepared_[id];
+        const int loop = leave_loop(i.loop);
+        const int before = led(i.operand[0], lead);
+        to_.loop = loop;
         return set(id, emit::loop_carry(to_, before), lead);
       }
       case structure::loop_slice: return slice_of_loop(id);
@@ -584,23 +596,12 @@ class shard_mapping {
   // --- loops
   // ----------------------------------------------------------------------------------------------------------
 
-  /// What carries start with, and what is taken layer by layer, gets its form before the loop.
-  constexpr void begin_loop(int id) {
-    const instruction i = from_[id];
-    prepared_.resize(from_.size());
-    for (int inside = id + 1; inside < from_.size(); ++inside) {
-      const instruction& one = from_[inside];
-      if (structure_of(one) == structure::loop_end && one.operand[0] == id) break;
-      if (one.loop != id) continue;
-      if (structure_of(one) == structure::loop_carry) prepared_[inside] = led(one.operand[0], lead_[inside]);
-      if (structure_of(one) != structure::loop_slice) continue;
-      const int stacked = one.operand[0];
-      prepared_[inside] = structure_of(from_[stacked]) == structure::loop_stack ? -1 : layers_first(stacked);
-    }
-    instruction made = i;
-    if (i.operand_count > 0) made.operand[0] = id_[i.operand[0]];
-    to_.loop = to_.append(made);
-    id_[id] = to_.loop;
+  [[nodiscard]] constexpr int loop_of(int loop) const { return loop < 0 ? outside_ : id_[loop]; }
+  /// What carries start with, and what is taken layer by layer, gets its form before the loop. Returns the loop.
+  constexpr int leave_loop(int loop) {
+    const int inside = to_.loop;
+    to_.loop = loop_of(from_[loop].loop);
+    return inside;
   }
   /// [layers, devices ..., rest] of [devices ..., layers, rest].
   constexpr int layers_first(int id) {
@@ -614,7 +615,10 @@ class shard_mapping {
   constexpr void slice_of_loop(int id) {
     const int stacked = from_[id].operand[0];
     const bool is_stack = structure_of(from_[stacked]) == structure::loop_stack;
-    set(id, emit::loop_slice(to_, is_stack ? stacks_[stacked] : prepared_[id]), lead_[id]);
+    const int loop = leave_loop(from_[id].loop);
+    const int layers = is_stack ? stacks_[stacked] : layers_first(stacked);
+    to_.loop = loop;
+    set(id, emit::loop_slice(to_, layers), lead_[id]);
   }
   constexpr void stack_of_loop(int id) {
     const axis_mask lead = lead_[id];
@@ -859,9 +863,10 @@ class shard_mapping {
   /// Those along which a value varies by its type: more than the leading dimensions where it is the same on all devices
   /// after all (`pvary`).
   list<axis_mask> varies_;
-  /// Of carries and slices, what they read, in the form that they read; of stacks, with the layers first.
-  list<int> prepared_;
+  /// Stacks, with the layers first.
   list<int> stacks_;
+  /// The loop of the graph around that the region is in.
+  int outside_ = -1;
 };
 
 /// The builder of a region's own graph, within that of the code around.
