@@ -164,6 +164,7 @@ class typed_program {
   std::vector<int> place;
   typed.append_to(inside, place);
   std::vector<int> values;  // of the region's results, by number
+  std::vector<axis_mask> varies;
   for (int id = 0; id < made.shard.code.size(); ++id) {
     const instruction& i = made.shard.code[id];
     if (i.op != &ops::result) continue;
@@ -171,8 +172,9 @@ class typed_program {
     values.resize(std::max(values.size(), number + 1));
     made.out.resize(values.size());
     values[number] = place[static_cast<std::size_t>(i.operand[0])];
-    const axis_mask varies = typed.varies(i.operand[0]);
-    made.out[number] = any_spec(random, i.shape, varies, own & ~varies, 0.3);
+    varies.resize(values.size());
+    varies[number] = typed.varies(i.operand[0]);
+    made.out[number] = any_spec(random, i.shape, varies[number], own & ~varies[number], 0.3);
   }
   std::vector<sharding> specs = made.out;
   std::vector<int> inputs;
@@ -197,7 +199,7 @@ class typed_program {
       // Shards that are joined count each, copies of what is the same on all devices once.
       for (int axis = 0; axis < mesh.rank; ++axis) {
         if (!has_axis(made.out[r].tiled(), axis)) continue;
-        sum = emit::by_hand(inside, sum, {detail::by_hand_kind::vary, bit_of(axis)});
+        if (!has_axis(varies[r], axis)) sum = emit::by_hand(inside, sum, {detail::by_hand_kind::vary, bit_of(axis)});
         sum = emit::by_hand(inside, sum, {detail::by_hand_kind::sum, bit_of(axis)});
       }
       loss = loss < 0 ? sum : emit::add(inside, loss, sum);

@@ -83,7 +83,7 @@ class random_by_hand : protected random_sources {
         const bool mirrors = random_.chance(0.5);
         for (int device = 0; device < devices; ++device) {
           const int source = mirrors ? devices - 1 - device : (device + by) % devices;
-          if (random_.chance(0.75)) pairs.add(source, device);
+          if (device == 0 || random_.chance(0.75)) pairs.add(source, device);
         }
         return bounded_by(emit::by_hand(b_, x, {by_hand_kind::permute, axes, pairs.code(0), pairs.code(1)}), most);
       }

@@ -371,6 +371,8 @@ class shard_mapping {
         to_.loop = id_[i.operand[0]];
         emit::loop_end(to_, i.operand_count > 1 ? id_[i.operand[1]] : -1);
         id_[id] = to_.size() - 1;
+        if (ended_.empty()) ended_.resize(from_.size());
+        ended_[i.operand[0]] = true;
         return;
       case structure::loop_carry: {
         const int loop = leave_loop(i.loop);
@@ -381,8 +383,8 @@ class shard_mapping {
       case structure::loop_slice: return slice_of_loop(id);
       case structure::loop_next: return set(id, emit::loop_next(to_, id_[i.operand[0]], led(i.operand[1], lead)), lead);
       case structure::loop_result: return set(id, emit::loop_result(to_, id_[i.operand[0]]), lead);
-      case structure::loop_stack: return stack_of_loop(id);
-      case structure::loop_sum: return set(id, emit::loop_sum(to_, id_[i.operand[0]]), lead);
+      case structure::loop_stack:
+      case structure::loop_sum: return collect(id);
     }
     if (i.op == &ops::by_hand) return by_hand(id);
     if (i.op->facts.contracts && i.operand_count == 2) return product(id);
@@ -614,22 +616,37 @@ class shard_mapping {
   }
   constexpr void slice_of_loop(int id) {
     const int stacked = from_[id].operand[0];
-    const bool is_stack = structure_of(from_[stacked]) == structure::loop_stack;
+    const int layers = layers_of(stacked);
     const int loop = leave_loop(from_[id].loop);
-    const int layers = is_stack ? stacks_[stacked] : layers_first(stacked);
+    const int whole = layers > 0 ? stacks_[stacked] : layers_first(stacked);
     to_.loop = loop;
-    set(id, emit::loop_slice(to_, layers), lead_[id]);
+    const int slice = emit::loop_slice(to_, whole);
+    set(id, layers > 1 ? devices_first(slice, layers - 1, lead_[id]) : slice, lead_[id]);
   }
-  constexpr void stack_of_loop(int id) {
-    const axis_mask lead = lead_[id];
+  /// The dimensions of layers that a stack has before those of devices, or 0 if it is no stack.
+  [[nodiscard]] constexpr int layers_of(int id) const { return layers_.empty() ? 0 : layers_[id]; }
+  /// [devices ..., layers ..., rest] of [layers ..., devices ..., rest].
+  constexpr int devices_first(int made, int layers, axis_mask lead) {
     const int k = count_of(lead);
-    stacks_.resize(from_.size());
-    stacks_[id] = emit::loop_stack(to_, id_[from_[id].operand[0]]);
     axis_list order;
-    for (int d = 1; d <= k; ++d) order = order.with(d);
-    order = order.with(0);
-    for (int d = k + 1; d < to_[stacks_[id]].shape.rank; ++d) order = order.with(d);
-    set(id, emit::transpose(to_, stacks_[id], order), lead);
+    for (int d = 0; d < k; ++d) order = order.with(layers + d);
+    for (int d = 0; d < layers; ++d) order = order.with(d);
+    for (int d = layers + k; d < to_[made].shape.rank; ++d) order = order.with(d);
+    return emit::transpose(to_, made, order);
+  }
+  /// A stack or a sum. One that belongs to a loop that has ended, where nothing more is computed, is read by other such
+  /// collections alone, and keeps its layers in front until then.
+  constexpr void collect(int id) {
+    const instruction& i = from_[id];
+    const int from = i.operand[0];
+    const bool stacks = structure_of(i) == structure::loop_stack;
+    if (layers_.empty()) layers_.resize(from_.size());
+    if (stacks_.empty()) stacks_.resize(from_.size());
+    layers_[id] = layers_[from] + (stacks ? 1 : 0);
+    const int value = layers_[from] > 0 ? stacks_[from] : id_[from];
+    stacks_[id] = stacks ? emit::loop_stack(to_, value) : emit::loop_sum(to_, value);
+    const bool is_late = i.loop >= 0 && ended_[i.loop];
+    set(id, is_late ? stacks_[id] : devices_first(stacks_[id], layers_[id], lead_[id]), lead_[id]);
   }
 
   // --- functions of one shard
@@ -863,8 +880,11 @@ class shard_mapping {
   /// Those along which a value varies by its type: more than the leading dimensions where it is the same on all devices
   /// after all (`pvary`).
   list<axis_mask> varies_;
-  /// Stacks, with the layers first.
+  /// Of stacks, and sums of stacks, the value with its layers first, and how many dimensions these are.
   list<int> stacks_;
+  list<int> layers_;
+  /// The loops whose end has been appended.
+  list<bool> ended_;
   /// The loop of the graph around that the region is in.
   int outside_ = -1;
 };
