@@ -341,18 +341,10 @@ tensor_value lane_of(const tensor_value& all, int dim, int lane) {
 }
 
 /// A program over lanes means what it means for each of them, and is then a program like any other.
-outcome check_mapped(std::uint32_t seed, bool cuts) {
-  program_options options = any_options(seed, cuts);
-  options.donated = 0;
-  options.most_dimensions = 5;
-  options.most_elements = 60;
-  options.decided = 0.5;
-  options.unfounded = 0;
-  const graph source = random_program_graph(seed, options);
+outcome check_over_lanes(std::uint32_t seed, const program_options& options, const graph& source, int lanes,
+                         dice& random) {
   outcome result;
   result.instructions = source.code.size();
-  dice random(seed ^ 0x51ed270bU);
-  const int lanes = random.integer(1, 5);
   std::vector<int> dims;
   for (const tensor_value& one : random_program_arguments(source, seed, options.kind)) {
     const bool differs = dims.empty() || random.chance(0.75);
@@ -386,6 +378,18 @@ outcome check_mapped(std::uint32_t seed, bool cuts) {
     result.text = e.what();
   }
   return result.text.empty() ? check_rounded(seed, options, mapped) : result;
+}
+
+outcome check_mapped(std::uint32_t seed, bool cuts) {
+  program_options options = any_options(seed, cuts);
+  options.donated = 0;
+  options.most_dimensions = 5;
+  options.most_elements = 60;
+  options.decided = 0.5;
+  options.unfounded = 0;
+  const graph source = random_program_graph(seed, options);
+  dice random(seed ^ 0x51ed270bU);
+  return check_over_lanes(seed, options, source, random.integer(1, 5), random);
 }
 
 /// The change of the sum of all results when every float of the arguments moves in its direction, by differences.
@@ -432,6 +436,47 @@ std::string wrong_slope(std::uint32_t seed, const program_with_region& region, c
   return "the slope is " + std::to_string(slope) + " instead of " + std::to_string(meant);
 }
 
+/// Puts a program for one shard over lanes: on devices with data of their own it means what it means for each lane.
+outcome check_map_by_hand(std::uint32_t seed, const program_options& options, graph& shard, int lanes, dice& random) {
+  outcome result;
+  result.instructions = shard.code.size();
+  std::vector<int> dims;
+  for (const tensor_value& one : random_program_arguments(shard, seed, options.kind))
+    dims.push_back(dims.empty() || random.chance(0.7) ? random.integer(0, one.shape.rank) : -1);
+  graph mapped = map_program(shard, dims.data(), lanes);
+  if (mapped.code.size() == 0) {
+    result.is_unmapped = true;
+    return result;
+  }
+  try {
+    std::vector<std::vector<tensor_value>> arguments;
+    for (int device = 0; device < options.mesh.devices(); ++device)
+      arguments.push_back(random_program_arguments(mapped, seed + static_cast<std::uint32_t>(device), options.kind));
+    const results_by_hand all = naive_by_hand(mapped, options.mesh, arguments);
+    for (int lane = 0; lane < lanes && result.text.empty(); ++lane) {
+      std::vector<std::vector<tensor_value>> own = arguments;
+      for (std::vector<tensor_value>& of_device : own) {
+        for (std::size_t k = 0; k < dims.size(); ++k) {
+          if (dims[k] >= 0) of_device[k] = lane_of(of_device[k], dims[k], lane);
+        }
+      }
+      const results_by_hand of_lane = naive_by_hand(shard, options.mesh, own);
+      for (std::size_t device = 0; device < own.size() && result.text.empty(); ++device) {
+        std::vector<tensor_value> made;
+        for (const tensor_value& one : all.of_device[device]) made.push_back(lane_of(one, 0, lane));
+        result.text = difference(made, of_lane.of_device[device], 1e-6);
+      }
+    }
+    if (!result.text.empty()) result.what = all.is_exact ? verdict::wrong : verdict::undecided;
+    if (!result.text.empty() && options.kind == numbers::smooth) result.what = verdict::wrong;
+  } catch (const std::exception& e) {
+    result.what = verdict::wrong;
+    result.text = e.what();
+  }
+  shard = std::move(mapped);
+  return result;
+}
+
 /// A region by hand means what it means for each device on its shards, and is then a program like any other.
 outcome check_by_hand(std::uint32_t seed, bool cuts) {
   program_options options = any_options(seed, cuts);
@@ -455,9 +500,16 @@ outcome check_by_hand(std::uint32_t seed, bool cuts) {
                                    : which == 2 ? region_gradient::around
                                                 : region_gradient::inside;
   options.stop_gradients = gradient == region_gradient::none;
-  const program_with_region region =
-      in_region(random_program_graph(seed, options), options.mesh, options.by_hand, random, gradient);
+  // A map inside of the region, or around it, or none.
+  const int maps = random.integer(0, 3);
+  if (maps < 2) options.most_dimensions = 3;
   outcome result;
+  graph shard = random_program_graph(seed, options);
+  if (maps == 0) {
+    result = check_map_by_hand(seed, options, shard, random.integer(1, 3), random);
+    if (result.is_unmapped || !result.text.empty()) return result;
+  }
+  const program_with_region region = in_region(std::move(shard), options.mesh, options.by_hand, random, gradient);
   result.instructions = region.shard.code.size();
   if (region.fault == detail::shard_fault::too_many_dimensions) {
     result.is_unmapped = true;
@@ -497,6 +549,7 @@ outcome check_by_hand(std::uint32_t seed, bool cuts) {
   if (!result.text.empty()) return result;
   result.what = verdict::right;
   options.by_hand = 0;
+  if (maps == 1) return check_over_lanes(seed, options, region.whole, random.integer(1, 3), random);
   return kept(check_rounded(seed, options, region.whole), seed, options, region.whole);
 }
 

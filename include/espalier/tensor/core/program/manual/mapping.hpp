@@ -431,7 +431,8 @@ class shard_mapping {
     for (int n = 0; n < i.operand_count; ++n) operands.push_back(led(from_.operand_at(i, n), lead));
     const int appended = to_.append(made, operands.data(), operands.size());
     set(id, appended, lead);
-    if (lead != 0 && !is_further_result(i) && !is_mapped(id, k)) over_devices(id);
+    // (What has no elements has no factors.)
+    if (lead != 0 && !is_further_result(i) && i.shape.elements() > 0 && !is_mapped(id, k)) over_devices(id);
   }
   /// Puts the windows of an instruction of the region into the table of the graph around, for dimensions after k more.
   constexpr void copy_windows(instruction& made, const dimension_attributes& dims, int k) {
