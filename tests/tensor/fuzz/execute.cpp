@@ -191,6 +191,8 @@ outcome check(std::uint32_t seed, const program_options& options, const graph& s
     result.is_cut = program.axes.count > options.mesh.rank;
     result.stays_whole = program.stays_whole;
     if (is_refused(program)) {
+      if (from_environment("ESPALIER_FUZZ_CASES", 0) == 1)
+        std::cout << "traced:\n" << listing(raw) << "no sum at %" << program.parts.fault_at << '\n';
       result.what = verdict::unfounded;
       return result;
     }

@@ -722,7 +722,10 @@ class shard_mapping {
       }
       case by_hand_kind::own_part: return own_part(made, axis, lead, first, local);
       case by_hand_kind::scatter: {
+        const bool has_terms = (lead & axes) == axes;
         made = summed(made, axes, lead);
+        // What is the same on all devices was no sum.
+        if (!has_terms) return own_part(made, axis, lead, first, local);
         // Terms until here: otherwise the layout of the result would pass on to before the sum.
         sharding placement = sharding::all_open(to_[made].shape.rank);
         for (int a = 0; a < mesh_.rank; ++a) {
