@@ -497,6 +497,7 @@ class shard_mapping {
     made.shape = with_lead(call.lead[0], i.shape);
     set_attributes(made, lanes_attributes{0, 0, to_.calls_by_hand.push_back(call) + 1});
     to_.gradient_by_hand = gradient_of_shard;
+    if (from_.gradient_over_lanes != nullptr) to_.gradient_over_lanes = from_.gradient_over_lanes;
     set(id, to_.append(made, operands.data(), operands.size()), call.lead[0]);
     const int further = further_results(from_.result().code.data(), from_.size(), id);
     for (int n = 1; n <= further; ++n) {
