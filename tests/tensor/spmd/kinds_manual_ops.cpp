@@ -72,8 +72,8 @@ template <class On, class F, bool Maps> struct by_hand {
         return ep::results(lines, losses, slopes.template get<0>(), slopes.template get<1>());
       } else {
         const auto [lines, loss, slopes] = of_row<F>{}(ep::reshape<height, width>(x), ep::reshape<3>(n), v);
-        return ep::results(ep::expand_dims<0>(lines), ep::reshape<1>(loss), ep::expand_dims<0>(slopes.template get<0>()),
-                           slopes.template get<1>());
+        return ep::results(ep::expand_dims<0>(lines), ep::reshape<1>(loss),
+                           ep::expand_dims<0>(slopes.template get<0>()), slopes.template get<1>());
       }
     });
     const auto whole = [&](const auto& a, const auto& b) {
@@ -85,8 +85,8 @@ template <class On, class F, bool Maps> struct by_hand {
               return ep::reshape<1>(loss_of<F>{}(ep::reshape<height, width>(x), ep::reshape<3>(n), v));
             }
           },
-          ep::in_specs<ep::dims<data>, ep::dims<ep::none, data>, ep::dims<>>(), ep::out_specs<ep::dims<data>>())(a, ns,
-                                                                                                               b);
+          ep::in_specs<ep::dims<data>, ep::dims<ep::none, data>, ep::dims<>>(),
+          ep::out_specs<ep::dims<data>>())(a, ns, b);
       return ep::sum(losses);
     };
     const auto [loss, back] = ep::value_and_grad<0, 1>(whole)(xs, w);
@@ -101,8 +101,8 @@ template <class On, class F> struct alone {
         [](auto x, auto n, auto v) {
           return ep::expand_dims<0>(line<F>{}(ep::reshape<height, width>(x), ep::reshape<3>(n), v));
         },
-        ep::in_specs<ep::dims<data>, ep::dims<ep::none, data>, ep::dims<>>(), ep::out_specs<ep::dims<data>>())(xs, ns,
-                                                                                                             w);
+        ep::in_specs<ep::dims<data>, ep::dims<ep::none, data>, ep::dims<>>(),
+        ep::out_specs<ep::dims<data>>())(xs, ns, w);
   }
 };
 /// The trace, which the passes take on at run time: a constant it would be no other program.
@@ -131,9 +131,10 @@ template <class On, class F, class OfRow, bool Maps> void is_as_row_by_row(int s
     for (int r = place; r < rows; r += each) of_devices.push_back(of_result[3][static_cast<std::size_t>(r)]);
     of_place.push_back(added(of_devices));
   }
-  const values expected{joined_rows(of_result[0]), joined_rows(of_result[1]), joined_rows(of_result[2]),
-                        Maps ? joined_rows(of_place) : of_place[0],
-                        added(of_result[1]),   joined_rows(of_result[2]), added(of_result[3])};
+  const values expected{joined_rows(of_result[0]), joined_rows(of_result[1]),
+                        joined_rows(of_result[2]), Maps ? joined_rows(of_place) : of_place[0],
+                        added(of_result[1]),       joined_rows(of_result[2]),
+                        added(of_result[3])};
 
   const graph all = traced<typename On::mesh, by_hand<On, F, Maps>, rows>();
   const mesh_shape& mesh = On::mesh::value;
@@ -154,7 +155,8 @@ template <class F, class OfRow = F> void is_as_each_device(int seed) {
   is_as_row_by_row<on<8>, F, OfRow, false>(seed);
   is_as_row_by_row<on<4>, F, OfRow, true>(seed);
   // A region without a collective sends nothing.
-  const spmd_program silent = merged_program(partitioned_program(on<8>::mesh::value, traced<on<8>::mesh, alone<on<8>, F>, 8>()));
+  const spmd_program silent =
+      merged_program(partitioned_program(on<8>::mesh::value, traced<on<8>::mesh, alone<on<8>, F>, 8>()));
   INFO(silent.summary());
   CHECK(silent.collectives.empty());
 }
@@ -199,17 +201,18 @@ template <class Sum> struct own_backward {
 };
 template <class Sum> struct gradients {
   constexpr auto operator()(auto x, auto n, auto w) const {
-    const auto product =
-        ep::custom_gradient([](auto a, auto b) { return ep::matmul(a, b); }, own_backward<Sum>{});
+    const auto product = ep::custom_gradient([](auto a, auto b) { return ep::matmul(a, b); }, own_backward<Sum>{});
     const auto again = ep::checkpoint([](auto a, auto b) { return ep::tanh(ep::matmul(ep::exp(a), b)); });
     // Values that vary less than the arguments, and a checkpoint in a loop and in a checkpoint.
     const auto of_weights = ep::checkpoint([](auto a, auto b) { return ep::results(ep::sin(b), a * ep::sum(b)); });
     const auto in_loop = ep::repeat<2>(
-        [&](auto h) { return ep::checkpoint([](auto a, auto b) { return ep::tanh(a * ep::sum(ep::sin(b))); })(h, w); }, x);
+        [&](auto h) { return ep::checkpoint([](auto a, auto b) { return ep::tanh(a * ep::sum(ep::sin(b))); })(h, w); },
+        x);
     const auto nested = ep::checkpoint([](auto a, auto b) {
       return ep::checkpoint([](auto c, auto d) { return ep::sin(ep::matmul(c, d)); })(ep::cos(a), b * b);
     });
-    return ep::results(product(x, w), again(x, w), of_weights(x, w), in_loop, nested(x, w), ep::stop_gradient(x) * x, n);
+    return ep::results(product(x, w), again(x, w), of_weights(x, w), in_loop, nested(x, w), ep::stop_gradient(x) * x,
+                       n);
   }
 };
 

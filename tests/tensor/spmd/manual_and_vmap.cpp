@@ -29,7 +29,8 @@ using all_meshes = few_or_all<meshes<on<2, 4>>, meshes<on<1, 1>, on<1, 2>, on<1,
 constexpr int examples = 6, features = 8;
 
 /// One example, whose features are spread over model: its score, normalised by the length of all of it.
-template <class On> constexpr auto loss_of_example = [](auto x, auto y, auto w) {
+template <class On>
+constexpr auto loss_of_example = [](auto x, auto y, auto w) {
   using model = typename On::model;
   return ep::manual<model>(
       [](auto part, auto wanted, auto weights) {
@@ -115,9 +116,9 @@ template <class On> struct heads_by_hand {
   }
 };
 template <class On>
-using heads_program = ep::program<typename On::mesh, heads_by_hand<On>, ep::f64<tokens, heads, size>,
-                                  ep::f64<tokens, heads, size>, ep::f64<tokens, heads, size>,
-                                  ep::f64<heads, size, width>>;
+using heads_program =
+    ep::program<typename On::mesh, heads_by_hand<On>, ep::f64<tokens, heads, size>, ep::f64<tokens, heads, size>,
+                ep::f64<tokens, heads, size>, ep::f64<heads, size, width>>;
 plain plain_attention(const plains& in) {
   plain out({tokens, width});
   for (int h = 0; h < heads; ++h) {
@@ -170,8 +171,7 @@ template <class On> struct collectives_of_rows {
     return ep::results(value, slopes);
   }
 };
-template <class On>
-using collectives_program = ep::program<typename On::mesh, collectives_of_rows<On>, ep::f64<4, 8>>;
+template <class On> using collectives_program = ep::program<typename On::mesh, collectives_of_rows<On>, ep::f64<4, 8>>;
 plains plain_collectives(const plain& x, int d) {
   plain kept({4, 8}), turned({4, 8}), moved({4, 8}), most({4});
   const int columns = 8 / d;
@@ -288,9 +288,7 @@ template <class On> using keys_program = ep::program<typename On::mesh, keys_of_
 
 TEST_CASE("a map around a region: each example's loss, and its gradients", "[manual][vmap]") {
   const plains in{wave(1, {examples, features}), wave(2, {examples}), wave(3, {features})};
-  on_each(all_meshes{}, [&]<class On>() {
-    gives<around_program<On>>(in, plain_around(in, On::model::size), 1e-7);
-  });
+  on_each(all_meshes{}, [&]<class On>() { gives<around_program<On>>(in, plain_around(in, On::model::size), 1e-7); });
 }
 TEST_CASE("a map in a region: attention over the heads of each device", "[manual][vmap]") {
   using four = heads_program<on<2, 4>>;

@@ -154,8 +154,7 @@ struct results_by_hand {
   std::vector<std::unique_ptr<naive::shard_equations>> all;
   for (int device = 0; device < mesh.devices(); ++device) {
     const auto at = static_cast<std::size_t>(device);
-    all.push_back(
-        std::make_unique<naive::shard_equations>(g, arguments[at], naive_storage::exact, mesh, device, all));
+    all.push_back(std::make_unique<naive::shard_equations>(g, arguments[at], naive_storage::exact, mesh, device, all));
   }
   results_by_hand made;
   for (const auto& one : all) made.of_device.push_back(one->results());

@@ -15,9 +15,7 @@ class random_by_hand : protected random_sources {
  protected:
   using random_sources::random_sources;
 
-  [[nodiscard]] constexpr bool communicates() {
-    return options_.by_hand != 0 && random_.chance(options_.communicates);
-  }
+  [[nodiscard]] constexpr bool communicates() { return options_.by_hand != 0 && random_.chance(options_.communicates); }
 
   constexpr int any_axis_by_hand() {
     const axis_list axes = list_of(options_.by_hand);
@@ -92,9 +90,7 @@ class random_by_hand : protected random_sources {
   }
 
  private:
-  constexpr axis_mask any_axes_by_hand() {
-    return random_.chance(0.3) ? options_.by_hand : bit_of(any_axis_by_hand());
-  }
+  constexpr axis_mask any_axes_by_hand() { return random_.chance(0.3) ? options_.by_hand : bit_of(any_axis_by_hand()); }
   constexpr int added_up(int x) {
     const axis_mask axes = any_axes_by_hand();
     const double most = bound(x) * static_cast<double>(options_.mesh.parts(axes));

@@ -226,8 +226,9 @@ template <class... Details> struct decision_varies {
 template <class... Details> struct not_for_shards {
   template <class Where> struct raise {
     static_assert(Where::ok,
-                  "manual: this operator cannot be used on values that vary along this axis. Do it outside of the "
-                  "region, or on an invariant value (a random key that is the same on all devices, say).");
+                  "manual: this operator has no place for one more dimension, which what varies along this axis "
+                  "needs: its factors do not let one pass. Say in the operator's op_info how it is mapped "
+                  "(docs/adding-an-op.md), or call it outside of the region.");
   };
 };
 template <class... Details> struct too_many_dimensions_by_hand {

@@ -34,7 +34,9 @@ template <class... Details>
 constexpr void note_shard_fault(builder& b, shard_fault fault, source_line where, const char* op) {
   switch (fault) {
     case shard_fault::nothing: break;
-    case shard_fault::partial_in_nonlinear_op: b.note(failed<why::partial_in_nonlinear_op<Details...>>(where, op)); break;
+    case shard_fault::partial_in_nonlinear_op:
+      b.note(failed<why::partial_in_nonlinear_op<Details...>>(where, op));
+      break;
     case shard_fault::product_of_partials: b.note(failed<why::product_of_partials<Details...>>(where, op)); break;
     case shard_fault::partial_meets_whole: b.note(failed<why::partial_meets_whole<Details...>>(where, op)); break;
     case shard_fault::laid_out_along_manual_axis:
