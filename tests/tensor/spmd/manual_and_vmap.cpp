@@ -7,6 +7,8 @@
 #include <espalier/vmap.hpp>
 #include <support/kinds.hpp>
 
+#include <boost/hana/define_struct.hpp>
+
 #include <array>
 #include <cmath>
 
@@ -260,6 +262,65 @@ real plain_layers(const plains& in) {
   return sum + sines * all;
 }
 
+// --- trees -----------------------------------------------------------------------------------------------------------
+
+template <class Leaf> struct dense {
+  BOOST_HANA_DEFINE_STRUCT(dense, (ep::leaf<Leaf, ep::f64<3, 3>>, weight), (ep::leaf<Leaf, ep::f64<3>>, bias));
+};
+constexpr int depth = 8;
+
+/// Each device has some layers of a stack, and runs them on the same input; all have the last layer. A step of
+/// training, with the gradient inside of the region, and the gradient from outside.
+template <class On> struct trees {
+  using model = typename On::model;
+  constexpr auto operator()(auto x, auto stack, auto head) const {
+    const auto loss = [](auto v, auto own, auto last) {
+      const auto layer = [](auto h, auto p) { return ep::tanh(ep::matmul(h, p.weight) + p.bias); };
+      const auto mine = ep::scan(layer, spmd::pvary<model>(v), own);
+      const auto all = spmd::psum<model>(mine);
+      return ep::sum(ep::sin(ep::matmul(all, last.weight) + last.bias));
+    };
+    const auto step = ep::manual<model>(
+        [=](auto v, auto own, auto last) {
+          const auto [value, slopes] = ep::value_and_grad<1, 2>(loss)(v, own, last);
+          return ep::results(value, slopes.template get<0>(), slopes.template get<1>());
+        },
+        ep::in_specs<ep::dims<>, ep::dims<model>, ep::dims<>>(),
+        ep::out_specs<ep::dims<>, ep::dims<model>, ep::dims<>>());
+    const auto outside = [=](auto v, auto layers, auto last) {
+      return ep::manual<model>(loss, ep::in_specs<ep::dims<>, ep::dims<model>, ep::dims<>>(),
+                               ep::out_specs<ep::dims<>>())(v, layers, last);
+    };
+    return ep::results(step(x, stack, head), ep::value_and_grad<0, 1, 2>(outside)(x, stack, head).gradient);
+  }
+};
+template <class On>
+using trees_program =
+    ep::program<typename On::mesh, trees<On>, ep::f64<3>, dense<ep::stacked<ep::spec, depth>>, dense<ep::spec>>;
+real plain_trees(const plains& in, int d) {
+  real all[3]{};
+  for (int k = 0; k < d; ++k) {
+    real h[3]{in[0](0), in[0](1), in[0](2)};
+    for (int l = k * depth / d; l < (k + 1) * depth / d; ++l) {
+      real next[3];
+      for (int j = 0; j < 3; ++j) {
+        next[j] = in[2](l, j);
+        for (int i = 0; i < 3; ++i) next[j] += h[i] * in[1](l, i, j);
+        next[j] = std::tanh(next[j]);
+      }
+      for (int j = 0; j < 3; ++j) h[j] = next[j];
+    }
+    for (int j = 0; j < 3; ++j) all[j] += h[j];
+  }
+  real sum = 0;
+  for (int j = 0; j < 3; ++j) {
+    real out = in[4](j);
+    for (int i = 0; i < 3; ++i) out += all[i] * in[3](i, j);
+    sum += std::sin(out);
+  }
+  return sum;
+}
+
 // --- keys ------------------------------------------------------------------------------------------------------------
 
 using key_words = std::array<std::uint32_t, 2>;
@@ -315,6 +376,15 @@ TEST_CASE("every collective under a map in a region", "[manual][vmap]") {
 TEST_CASE("maps, checkpoints and regions in one another", "[manual][vmap]") {
   const plains in{wave(6, {3, 2, 4}), wave(7, {4, 8}, 0.5)};
   everywhere<layers_program>(all_meshes{}, in, value_and_slopes(plain_layers, in, 2), 1e-7);
+}
+TEST_CASE("trees of parameters as operands and results of a region", "[manual]") {
+  const plains in{wave(9, {3}), wave(10, {depth, 3, 3}), wave(11, {depth, 3}), wave(12, {3, 3}), wave(13, {3})};
+  on_each(all_meshes{}, [&]<class On>() {
+    const auto loss = [](const plains& at) { return plain_trees(at, On::model::size); };
+    const plains all = value_and_slopes(loss, in, 5);
+    gives<trees_program<On>>(in, {all[0], all[2], all[3], all[4], all[5], all[1], all[2], all[3], all[4], all[5]},
+                             1e-7);
+  });
 }
 TEST_CASE("keys of each device, and of each row of it", "[manual][vmap]") {
   const plains in{indices(8, {2}, 4000000)};

@@ -43,8 +43,8 @@ template <class... Details> struct manual_results_do_not_fit {
 template <class... Details> struct manual_operand_is_no_tensor {
   template <class Where> struct raise {
     static_assert(Where::ok,
-                  "manual: operands are tensors. Of a number, constant<f32<>>(x, number) makes one, for any tensor x; "
-                  "the leaves of a tree are operands of their own.");
+                  "manual: operands are tensors, and parameter trees. Of a number, constant<f32<>>(x, number) makes a "
+                  "tensor, for any tensor x.");
   };
 };
 template <class... Details> struct manual_result_is_no_tensor {
@@ -79,6 +79,15 @@ template <class... Details> struct spec_names_automatic_axis {
     static_assert(Where::ok,
                   "manual: dims<...> names an axis that is not by hand in this region. Add it to manual<...>; or leave "
                   "it out here, and the compiler splits along it as it does elsewhere.");
+  };
+};
+template <class... Details> struct tree_is_cut_along_its_stack_only {
+  template <class Where> struct raise {
+    static_assert(
+        Where::ok,
+        "manual: the leaves of a parameter tree have one dims<...>: dims<>, or of a stack of layers, "
+        "tree<stacked<spec, 12>>, the axis of these, dims<stage>. To cut leaves otherwise, hand them in one by "
+        "one.");
   };
 };
 template <class... Details> struct shards_are_not_equal {
