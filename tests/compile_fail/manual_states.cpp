@@ -51,8 +51,8 @@ constexpr auto by_hand = [](auto s, [[maybe_unused]] auto w) {  // s varies alon
   return ep::repeat<2>([&](auto t) { return t + s; }, ep::constant<ep::f32<4, 6>>(w, 0.0));  // carry
 #elif defined(CASE_branches)
   return ep::cond(ep::sum(w) > 0.0, [&] { return s; }, [&] { return spmd::psum<model>(s); });  // branches
-#elif defined(CASE_key)
-  return ep::uniform<ep::f32<4, 6>>(ep::fold_in(ep::random_key(w, 1), spmd::axis_index<model>(s)));  // key
+#elif defined(CASE_repeated)
+  return ep::checkpoint([](auto t) { return 2.0 * t; })(p);  // repeated
 #elif defined(CASE_dimensions)
   return ep::reshape<4, 6>(2.0 * ep::reshape<1, 1, 1, 2, 1, 2, 6, 1>(s));  // dimensions
 #elif defined(CASE_around)
@@ -119,9 +119,9 @@ static_assert(step::flops() >= 0);
 // first(CASE_branches): cond, switch_case: all branches must return the same type
 // expect(CASE_branches): branches_differ<.*::raise<.*espalier::why::at<espalier::why::line<53>
 // user_line(CASE_branches): step::flops
-// first(CASE_key): manual: this operator cannot be used on values that vary
-// expect(CASE_key): not_for_shards<.*::raise<.*espalier::why::at<espalier::why::line<55>
-// user_line(CASE_key): step::flops
+// first(CASE_repeated): manual: this operator reads a partial
+// expect(CASE_repeated): partial_in_nonlinear_op<.*::raise<.*espalier::why::at<espalier::why::line<55>
+// user_line(CASE_repeated): step::flops
 // first(CASE_dimensions): manual: a tensor may have at most eight dimensions
 // expect(CASE_dimensions): too_many_dimensions_by_hand<.*::raise<.*espalier::why::at<espalier::why::line<57>
 // user_line(CASE_dimensions): step::flops

@@ -8,6 +8,7 @@
 #include <espalier/testing/naive.hpp>
 #include <espalier/testing/random_graph.hpp>
 #include <espalier/testing/random_program_graph.hpp>
+#include <espalier/testing/random_region.hpp>
 #include <support/instrumented.hpp>
 #include <support/kept_program.hpp>
 #include <support/spmd_check.hpp>
@@ -190,6 +191,8 @@ outcome check(std::uint32_t seed, const program_options& options, const graph& s
     result.is_cut = program.axes.count > options.mesh.rank;
     result.stays_whole = program.stays_whole;
     if (is_refused(program)) {
+      if (from_environment("ESPALIER_FUZZ_CASES", 0) == 1)
+        std::cout << "traced:\n" << listing(raw) << "no sum at %" << program.parts.fault_at << '\n';
       result.what = verdict::unfounded;
       return result;
     }
@@ -340,18 +343,10 @@ tensor_value lane_of(const tensor_value& all, int dim, int lane) {
 }
 
 /// A program over lanes means what it means for each of them, and is then a program like any other.
-outcome check_mapped(std::uint32_t seed, bool cuts) {
-  program_options options = any_options(seed, cuts);
-  options.donated = 0;
-  options.most_dimensions = 5;
-  options.most_elements = 60;
-  options.decided = 0.5;
-  options.unfounded = 0;
-  const graph source = random_program_graph(seed, options);
+outcome check_over_lanes(std::uint32_t seed, const program_options& options, const graph& source, int lanes,
+                         dice& random) {
   outcome result;
   result.instructions = source.code.size();
-  dice random(seed ^ 0x51ed270bU);
-  const int lanes = random.integer(1, 5);
   std::vector<int> dims;
   for (const tensor_value& one : random_program_arguments(source, seed, options.kind)) {
     const bool differs = dims.empty() || random.chance(0.75);
@@ -387,8 +382,184 @@ outcome check_mapped(std::uint32_t seed, bool cuts) {
   return result.text.empty() ? check_rounded(seed, options, mapped) : result;
 }
 
+outcome check_mapped(std::uint32_t seed, bool cuts) {
+  program_options options = any_options(seed, cuts);
+  options.donated = 0;
+  options.most_dimensions = 5;
+  options.most_elements = 60;
+  options.decided = 0.5;
+  options.unfounded = 0;
+  const graph source = random_program_graph(seed, options);
+  dice random(seed ^ 0x51ed270bU);
+  return check_over_lanes(seed, options, source, random.integer(1, 5), random);
+}
+
+/// The change of the sum of all results when every float of the arguments moves in its direction, by differences.
+double slope_along(const program_with_region& region, const std::vector<tensor_value>& at,
+                   const std::vector<tensor_value>& direction, double step) {
+  const auto moved = [&](double by) {
+    std::vector<tensor_value> to = at;
+    for (std::size_t k = 0; k < to.size(); ++k) {
+      for (std::size_t i = 0; i < to[k].data.size(); ++i) to[k].data[i] += by * direction[k].data[i];
+    }
+    return meaning_of(region, to).loss;
+  };
+  return (moved(step) - moved(-step)) / (2 * step);
+}
+/// What is wrong with the gradients, the last results of the program.
+std::string wrong_slope(std::uint32_t seed, const program_with_region& region, const std::vector<tensor_value>& at,
+                        const std::vector<tensor_value>& results, double loss, verdict& what) {
+  dice random(seed ^ 0x2545f491U);
+  std::vector<tensor_value> direction = at;
+  std::size_t next = region.out.size();
+  double slope = 0;
+  double size = 1;
+  if (std::abs(results[next].data[0] - loss) > 1e-8 * (1 + std::abs(loss))) return "the loss is wrong";
+  ++next;
+  std::size_t number = 0;
+  for (int id = 0; id < region.whole.code.size(); ++id) {
+    const instruction& i = region.whole.code[id];
+    if (i.op != &ops::argument) continue;
+    std::vector<double>& along = direction[number++].data;
+    for (double& one : along) one = is_floating(i.type) ? random.real(-1, 1) : 0;
+    if (!is_floating(i.type)) continue;
+    const tensor_value& gradient = results[next++];
+    for (std::size_t n = 0; n < along.size(); ++n) {
+      slope += gradient.data[n] * along[n];
+      size += std::abs(gradient.data[n] * along[n]);
+    }
+  }
+  const double meant = slope_along(region, at, direction, 1e-6);
+  if (std::abs(slope - meant) <= 1e-5 * size) return "";
+  // Differences that differ among themselves tell nothing.
+  for (const double step : {1e-5, 3e-6, 2.5e-7}) {
+    if (std::abs(slope_along(region, at, direction, step) - meant) > 1e-6 * size) what = verdict::undecided;
+  }
+  return "the slope is " + std::to_string(slope) + " instead of " + std::to_string(meant);
+}
+
+/// Puts a program for one shard over lanes: on devices with data of their own it means what it means for each lane.
+outcome check_map_by_hand(std::uint32_t seed, const program_options& options, graph& shard, int lanes, dice& random) {
+  outcome result;
+  result.instructions = shard.code.size();
+  std::vector<int> dims;
+  for (const tensor_value& one : random_program_arguments(shard, seed, options.kind))
+    dims.push_back(dims.empty() || random.chance(0.7) ? random.integer(0, one.shape.rank) : -1);
+  graph mapped = map_program(shard, dims.data(), lanes);
+  if (mapped.code.size() == 0) {
+    result.is_unmapped = true;
+    return result;
+  }
+  try {
+    std::vector<std::vector<tensor_value>> arguments;
+    for (int device = 0; device < options.mesh.devices(); ++device)
+      arguments.push_back(random_program_arguments(mapped, seed + static_cast<std::uint32_t>(device), options.kind));
+    const results_by_hand all = naive_by_hand(mapped, options.mesh, arguments);
+    for (int lane = 0; lane < lanes && result.text.empty(); ++lane) {
+      std::vector<std::vector<tensor_value>> own = arguments;
+      for (std::vector<tensor_value>& of_device : own) {
+        for (std::size_t k = 0; k < dims.size(); ++k) {
+          if (dims[k] >= 0) of_device[k] = lane_of(of_device[k], dims[k], lane);
+        }
+      }
+      const results_by_hand of_lane = naive_by_hand(shard, options.mesh, own);
+      for (std::size_t device = 0; device < own.size() && result.text.empty(); ++device) {
+        std::vector<tensor_value> made;
+        for (const tensor_value& one : all.of_device[device]) made.push_back(lane_of(one, 0, lane));
+        result.text = difference(made, of_lane.of_device[device], 1e-6);
+      }
+    }
+    if (!result.text.empty()) result.what = all.is_exact ? verdict::wrong : verdict::undecided;
+    if (!result.text.empty() && options.kind == numbers::smooth) result.what = verdict::wrong;
+  } catch (const std::exception& e) {
+    result.what = verdict::wrong;
+    result.text = e.what();
+  }
+  shard = std::move(mapped);
+  return result;
+}
+
+/// A region by hand means what it means for each device on its shards, and is then a program like any other.
+outcome check_by_hand(std::uint32_t seed, bool cuts) {
+  program_options options = any_options(seed, cuts);
+  dice random(seed ^ 0x3c6ef372U);
+  while (options.by_hand == 0) {
+    for (int axis = 0; axis < options.mesh.rank; ++axis) {
+      if (random.chance(0.6)) options.by_hand |= bit_of(axis);
+    }
+  }
+  options.donated = 0;
+  options.alike = 0;
+  options.partial = 0;
+  options.unfounded = 0;
+  options.loop_depth = 2;
+  options.most_dimensions = 4;
+  options.most_elements = 60;
+  options.decided = 0.4;
+  options.gradients = options.inner_gradients = 0;
+  const int which = options.kind == numbers::smooth ? random.integer(0, 3) : 0;
+  const region_gradient gradient = which < 2    ? region_gradient::none
+                                   : which == 2 ? region_gradient::around
+                                                : region_gradient::inside;
+  options.stop_gradients = gradient == region_gradient::none;
+  // A map inside of the region, or around it, or none.
+  const int maps = random.integer(0, 3);
+  if (maps < 2) options.most_dimensions = 3;
+  outcome result;
+  graph shard = random_program_graph(seed, options);
+  if (maps == 0) {
+    result = check_map_by_hand(seed, options, shard, random.integer(1, 3), random);
+    if (result.is_unmapped || !result.text.empty()) return result;
+  }
+  const program_with_region region = in_region(std::move(shard), options.mesh, options.by_hand, random, gradient);
+  result.instructions = region.shard.code.size();
+  if (region.fault == detail::shard_fault::too_many_dimensions) {
+    result.is_unmapped = true;
+    return result;
+  }
+  if (region.fault != detail::shard_fault::nothing) {
+    result.what = verdict::wrong;
+    result.text = "refused as fault " + std::to_string(static_cast<int>(region.fault));
+    if (from_environment("ESPALIER_FUZZ_CASES", 0) == 1) std::cout << "a shard:\n" << listing(region.shard);
+    return result;
+  }
+  try {
+    const std::vector<tensor_value> arguments = random_program_arguments(region.whole, seed, options.kind);
+    const meaning_by_hand meant = meaning_of(region, arguments);
+    std::vector<tensor_value> made = naive_interpret(region.whole, arguments);
+    const std::vector<tensor_value> all = made;
+    made.resize(meant.results.size());
+    result.text = meant.fault.empty() ? difference(made, meant.results, 1e-7) : meant.fault;
+    if (!result.text.empty()) {
+      const bool is_rounded = options.kind == numbers::whole && !meant.is_exact;
+      std::vector<tensor_value> moved = arguments;
+      for (tensor_value& one : moved) {
+        for (double& x : one.data) x += options.kind == numbers::smooth && x != std::trunc(x) ? 1e-10 : 0;
+      }
+      const bool is_steady = difference(meaning_of(region, moved).results, meant.results, 1e-6).empty();
+      result.what = !is_rounded && is_steady ? verdict::wrong : verdict::undecided;
+    } else if (region.has_gradient) {
+      result.what = verdict::wrong;
+      result.text = wrong_slope(seed, region, arguments, all, meant.loss, result.what);
+    }
+  } catch (const std::exception& e) {
+    result.what = verdict::wrong;
+    result.text = e.what();
+  }
+  if (result.what == verdict::wrong && from_environment("ESPALIER_FUZZ_CASES", 0) == 1)
+    std::cout << "a shard:\n" << listing(region.shard) << "all:\n" << listing(region.whole);
+  if (!result.text.empty()) return result;
+  result.what = verdict::right;
+  options.by_hand = 0;
+  if (maps == 1) return check_over_lanes(seed, options, region.whole, random.integer(1, 3), random);
+  return kept(check_rounded(seed, options, region.whole), seed, options, region.whole);
+}
+
 }  // namespace
 
+TEST_CASE("random programs for one shard are regions of one for all, and execute on a mesh", "[fuzz][manual]") {
+  check_many(from_environment("ESPALIER_FUZZ_CASES", usual_cases / 20), false, check_by_hand);
+}
 TEST_CASE("random programs over lanes give what each lane gives, and execute on a mesh", "[fuzz]") {
   check_many(from_environment("ESPALIER_FUZZ_CASES", usual_cases / 10), false, check_mapped);
 }

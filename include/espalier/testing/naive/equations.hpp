@@ -17,7 +17,7 @@ namespace espalier::test {
 namespace naive {
 
 /// The equations of all ops.
-class equations final : private loop_equations {
+class equations : protected loop_equations {
  public:
   equations(graph_view g, const std::vector<tensor_value>& arguments, naive_storage storage)
       : loop_equations(g, arguments, storage) {}
@@ -37,7 +37,7 @@ class equations final : private loop_equations {
     return made;
   }
 
- private:
+ protected:
   tensor_value computed(int id) override {
     const instruction& self = g_[id];
     const op_info* const op = self.op;

@@ -19,7 +19,7 @@ class random_annotations : protected random_values {
   /// Any sharding: axes in any order on any dimensions, open and closed ones, axes to stay replicated on.
   constexpr int any_annotation(const extents& shape) {
     sharding placement = sharding::whole(shape.rank);
-    axis_mask left = bit_of(options_.mesh.rank) - 1;
+    axis_mask left = (bit_of(options_.mesh.rank) - 1) & ~options_.by_hand;
     while (left != 0) {
       const axis_list axes = list_of(left);
       const int axis = axes[random_.integer(0, axes.size() - 1)];
@@ -68,6 +68,7 @@ class random_annotations : protected random_values {
 
   /// A sum over a split dimension that is asked to stay partial, through a linear op, and then whole.
   constexpr int partial_sum() {
+    if (options_.by_hand != 0) return -1;
     const int from = any_that([&](int id) { return rank_of(id) > 0 && is_number(id) && b_[id].loop == b_.loop; });
     if (from < 0) return -1;
     const int axis = random_.integer(0, options_.mesh.rank - 1);

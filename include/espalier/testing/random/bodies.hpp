@@ -3,7 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/program/differentiate.hpp>
-#include <espalier/testing/random/sources.hpp>
+#include <espalier/testing/random/by_hand.hpp>
 
 #include <cstdint>
 
@@ -11,7 +11,7 @@
 namespace espalier::test {
 
 /// Draws the ops of a program or of a loop's body. A loop passes its carries on in any order, and may contain loops.
-class random_bodies : protected random_sources {
+class random_bodies : protected random_by_hand {
  public:
   using ids = random_values::ids;
   /// The gradients that the program computes last: of `loss` by the values `by`. The loss is -1 if there are none.
@@ -24,7 +24,7 @@ class random_bodies : protected random_sources {
   };
 
  protected:
-  using random_sources::random_sources;
+  using random_by_hand::random_by_hand;
 
   constexpr void add_ops(int count, int depth) {
     for (int i = 0; i < count; ++i) {
@@ -33,6 +33,7 @@ class random_bodies : protected random_sources {
         continue;
       }
       int id = options_.mesh.rank > 0 && random_.chance(options_.partial) ? partial_sum() : -1;
+      if (id < 0 && communicates()) id = communicated();
       if (id < 0) id = smooth() ? add_smooth_op() : add_whole_op();
       if (id < 0) continue;
       keep(with_annotations(id));
@@ -158,6 +159,7 @@ class random_bodies : protected random_sources {
     const int from = tame(like(rows, type_of(one.carry)));
     sharding split = sharding::whole(rows.rank);
     for (int axis = 0; axis < options_.mesh.rank; ++axis) {
+      if (has_axis(options_.by_hand, axis)) continue;
       const int where = random_.chance(0.5) ? 0 : random_.integer(0, rows.rank);
       if (where < rows.rank) split.dim[where] = split.dim[where].with(axis);
     }
@@ -211,8 +213,9 @@ class random_bodies : protected random_sources {
     return random_.chance(0.6) ? length_ : random_.integer(1, 4);
   }
 
-  /// What decides about a region. Floats do where no rounding is likely to change the answer.
-  constexpr int decision() {
+  /// What decides about a region: for all devices alike. Floats do where no rounding is likely to change the answer.
+  constexpr int decision() { return invariant(own_decision()); }
+  constexpr int own_decision() {
     const int x = any_value();
     const bool is_precise = smooth() && options_.float_type == dtype::f64 && is_floating(type_of(x));
     if (!is_precise || random_.chance(0.3)) return condition(extents{});

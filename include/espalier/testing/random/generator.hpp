@@ -26,7 +26,8 @@ class program_generator : private random_gradients {
     length_ = random_.integer(1, 4);
     // The gradient of a loop stacks what its body computes, and of a loop in a loop stacks of stacks.
     options_.loop_depth = random_.integer(options_.loop_depth > 0 ? 1 : 0, options_.loop_depth);
-    const int room = max_rank - options_.loop_depth;
+    const int by_hand = count_of(options_.by_hand);
+    const int room = max_rank - options_.loop_depth - (by_hand > 0 ? by_hand + 1 : 0);
     if (options_.most_dimensions > room) options_.most_dimensions = room;
     make_arguments();
     add_ops(options_.instructions, 0);
@@ -50,6 +51,14 @@ class program_generator : private random_gradients {
   constexpr void want_result(int id) {
     if (id >= 0) results_.push_back(id);
   }
+  /// Shards are joined along a dimension that they have.
+  constexpr void give_dimensions() {
+    extents one;
+    one.append(1);
+    for (int& id : results_) {
+      if (rank_of(id) == 0) id = emit::reshape(b_, id, one);
+    }
+  }
   constexpr void add_results() {
     for (int n = random_.integer(1, 4); n > 0; --n) {
       switch (random_.integer(0, 9)) {
@@ -69,6 +78,7 @@ class program_generator : private random_gradients {
     }
     // What is computed last, so that not everything is dead code.
     results_.push_back(values_.back());
+    if (options_.by_hand != 0) give_dimensions();
     ids taken(arguments_.size(), 0);
     detail::list<int> place(results_.size(), -1);
     if (random_.chance(options_.donated)) exchange_arguments(taken, place);

@@ -62,6 +62,9 @@ struct program_options {
   double alike = 0;
   /// The last priority that annotations have.
   int priorities = 0;
+  /// The axes of `mesh` along which the program is by hand: then it is one for a shard. That an op is a collective.
+  axis_mask by_hand = 0;
+  double communicates = 0.2;
   /// That a dimension is split by an axis and then taken apart, so that a part of the axis may split a part of it.
   double taken_apart = 0;
 };

@@ -322,7 +322,8 @@ template <class... Details> struct gradient_of_another_type {
     static_assert(
         Where::ok,
         "custom_gradient: the gradient must return a tensor (or tree) of its argument's type, or, for several "
-        "arguments, results<...> of these in their order.");
+        "arguments, results<...> of these in their order. In a region by hand, what flows back to an argument that "
+        "is the same on all devices is the same, too: psum<axis>(x).");
   };
 };
 template <class... Details> struct function_without_default {

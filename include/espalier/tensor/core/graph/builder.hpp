@@ -11,6 +11,18 @@ namespace espalier {
 struct loop_reversal;
 struct gradient_context;
 
+namespace detail {
+/// The call of an op with a gradient of the user's by a region that is by hand along the axes `own` of a mesh.
+struct call_by_hand {
+  const mesh_shape* mesh = nullptr;
+  axis_mask own = 0;
+  /// The attributes that the op had in the region.
+  std::int64_t before[3]{};
+  /// Of each operand, the axes that it has leading dimensions of.
+  list<axis_mask> lead;
+};
+}  // namespace detail
+
 /// Appends instructions to a graph: used by tracing, by gradients and by tests that make graphs at run time.
 class builder {
  public:
@@ -43,6 +55,9 @@ class builder {
   int without_gradient = -1;
   /// The gradient of an op that calls functions of the user, in a program that maps one (program/map_over.hpp).
   void (*gradient_over_lanes)(gradient_context&) = nullptr;
+  /// The same of one that is called by a region by hand (program/manual/mapping.hpp), and these calls.
+  void (*gradient_by_hand)(gradient_context&) = nullptr;
+  detail::list<detail::call_by_hand> calls_by_hand;
   /// The first mistake whose type could not travel on, and where it was made.
   const detail::reason_id* mistake = nullptr;
   mistake_place mistake_where;

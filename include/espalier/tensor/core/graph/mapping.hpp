@@ -19,7 +19,7 @@ struct mapped_value {
 
 /// An instruction that is appended over lanes, as its op sees it (`op_info::map`). An op says for itself how where its
 /// `factors` do not: an operand that all lanes share stays as it is, or a lookup has a table for each lane. What it
-/// appends has the line and the loop of the instruction.
+/// appends has the line and the loop of the instruction. In a region by hand lanes are the devices along an axis.
 ///
 ///     constexpr mapped_value map_scaled_rows(map_context& c) {  // operands x[rows, n], one factor[rows] for each row
 ///       const int factor = c.is_mapped(1) ? c.operand(1, 0) : c.operand(1);

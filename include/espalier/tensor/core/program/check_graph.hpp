@@ -272,7 +272,8 @@ class graph_check {
   void check_extents() const {
     const instruction& i = self();
     if (collective_index(i.op) >= 0 || i.op->factors == nullptr || structure_of(i) == structure::loop_end) return;
-    if (i.op->facts.passes_operands) return;  // it is there for its gradient, whose operands have any shapes
+    // It is there for its gradient, whose operands and results have any shapes.
+    if (i.op->facts.passes_operands || (is_further_result(i) && g_.operand(id_, 0).op->facts.passes_operands)) return;
     if (is_partitioned() && i.op->facts.shares_operand && structure_of(i) == structure::none) {
       // Its factors are those of whole tensors: between buffers that do not fit there are none.
       require(i.shape.elements() == g_.operand(id_, 0).shape.elements(), "its buffers differ in size");

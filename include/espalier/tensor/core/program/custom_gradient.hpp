@@ -19,11 +19,23 @@ namespace espalier {
 namespace detail {
 
 /// An op with a gradient of the user's that has been mapped has so many dimensions of lanes, the first ones, in its
-/// value and in the operands whose bits are set; the user's functions are of one lane.
+/// value and in the operands whose bits are set; the user's functions are of one lane. One that a region by hand calls
+/// has one more than its place in `builder::calls_by_hand`: the user's functions are of one shard, within the lanes.
 struct lanes_attributes {
   int lanes = 0;
   std::int64_t operands = 0;
+  int region = 0;
 };
+/// Hands on the gradient of an op that is not of one lane or of one shard. Returns whether it is one.
+constexpr bool is_of_many(gradient_context& c) {
+  const auto how = attributes_of<lanes_attributes>(c);
+  if (how.lanes > 0) {
+    c.emit.gradient_over_lanes(c);
+  } else if (how.region > 0) {
+    c.emit.gradient_by_hand(c);
+  }
+  return how.lanes > 0 || how.region > 0;
+}
 
 /// The cotangents that flow back to these arguments: one as it is, several as results.
 template <class... Arguments> struct cotangent_types { using type = results<Arguments...>; };
@@ -53,7 +65,7 @@ template <class Value> constexpr Value cotangent_tree(gradient_context& c, const
 
 template <class Backward, class Value, class... Arguments> constexpr void user_gradient(gradient_context& c) {
   builder& b = c.emit;
-  if (attributes_of<lanes_attributes>(c).lanes > 0) return b.gradient_over_lanes(c);
+  if (is_of_many(c)) return;
   const source_line where = c.self().where;
   int next = 0;
   const Value value = tree_of_operands<Value>(c, next);
@@ -82,7 +94,7 @@ template <class Backward, class Value, class... Arguments> constexpr void user_g
 /// The function once more, and its gradient.
 template <class Function, class Value, class... Arguments> constexpr void gradient_of_repetition(gradient_context& c) {
   builder& b = c.emit;
-  if (attributes_of<lanes_attributes>(c).lanes > 0) return b.gradient_over_lanes(c);
+  if (is_of_many(c)) return;
   const source_line where = c.self().where;
   int next = 0;
   const Value value = tree_of_operands<Value>(c, next);
@@ -110,7 +122,7 @@ template <class Function, class Value, class... Arguments> constexpr void gradie
 
 [[nodiscard]] constexpr op_info op_with_gradient(void (*gradient)(gradient_context&)) {
   return {.name = "custom_gradient",
-          .facts = {.passes_operands = true, .attributes = "lanes:count operands:count"},
+          .facts = {.passes_operands = true, .attributes = "lanes:count operands:count region:count"},
           .factors = same_dimensions,
           .gradient = gradient,
           .flops = no_flops};

@@ -69,8 +69,46 @@ template <class Mesh, axis_mask Own, class... Entries> struct spec_reader<Mesh, 
   }
 };
 
+/// A tensor that a spec is read for: itself, or for a parameter tree one that has the dimension of its stack, if any.
+template <class T> struct read_for { using type = T; };
+template <ParameterTree Tree> struct read_for<Tree> {
+  using stack = stacking<kind_of<Tree>>;
+  static constexpr extents shape = [] {
+    extents made;
+    if constexpr (stack::is_stack) {
+      if constexpr (stack::is_outermost) made.append(stack::count);
+    }
+    return made;
+  }();
+  using type = symbol<typename mesh_of<Tree>::type, tensor_for<dtype::f32, shape>>;
+};
+/// The type of what the spec was read for has become `Read`: that of the tensor, or of the whole tree.
+template <class T, class Read> struct cut_as { using type = Read; };
+template <ParameterTree Tree, class Read> struct cut_as<Tree, Read> {
+  using leaves = symbols<typename Read::mesh>;
+  static constexpr auto find() {
+    if constexpr (Read::rank == 0) {
+      return std::type_identity<with_leaves<Tree, leaves>>{};
+    } else {
+      return std::type_identity<rebind_tree<Tree, stacked<leaves, static_cast<int>(Read::shape[0])>>>{};
+    }
+  }
+  using type = typename decltype(find())::type;
+};
+/// The split of a leaf with so many dimensions: of trees only the stack's dimension is split, the first.
+template <class T> [[nodiscard]] constexpr sharding split_of_leaf(const sharding& split, int rank) {
+  if constexpr (Symbol<T>) {
+    return split;
+  } else {
+    sharding made = sharding::whole(rank);
+    if (split.rank > 0) made.dim[0] = split.dim[0];
+    return made;
+  }
+}
+
 /// The mistake in a spec of a tensor, or void.
-template <class Mesh, axis_mask Own, class Spec, class Tensor, bool Cuts> [[nodiscard]] constexpr auto spec_mistake() {
+template <class Mesh, axis_mask Own, class Spec, class Tensor, bool Cuts, bool IsTree>
+[[nodiscard]] constexpr auto spec_mistake() {
   constexpr read_spec read = spec_reader<Mesh, Own, Spec>::read(Tensor::shape, Cuts);
   if constexpr (read.fault == spec_fault::no_dims) {
     return std::type_identity<why::spec_is_no_dims<Spec, Tensor>>{};
@@ -80,6 +118,8 @@ template <class Mesh, axis_mask Own, class Spec, class Tensor, bool Cuts> [[nodi
     return std::type_identity<why::manual_axis_named_twice<Spec, Tensor>>{};
   } else if constexpr (read.fault == spec_fault::automatic) {
     return std::type_identity<why::spec_names_automatic_axis<Spec, Tensor>>{};
+  } else if constexpr (read.fault == spec_fault::wrong_rank && IsTree) {
+    return std::type_identity<why::tree_is_cut_along_its_stack_only<Spec>>{};
   } else if constexpr (read.fault == spec_fault::wrong_rank) {
     return std::type_identity<why::spec_of_wrong_rank<Spec, Tensor>>{};
   } else if constexpr (read.fault == spec_fault::not_equal) {
@@ -151,23 +191,26 @@ template <class Around, class... Axes> struct manual_region {
 
   /// An operand of the region, and the shard that its function gets.
   template <class X, class Spec> struct operand {
-    using around = mesh_around<typename X::mesh>;
-    using tensor = typename X::tensor;
-    using mistake = typename decltype(spec_mistake<whole, own, Spec, tensor, true>())::type;
-    static constexpr sharding split = spec_reader<whole, own, Spec>::read(X::shape, true).split;
-    using shard = symbol<shards_on<whole, manual, around::vary | split.tiled(), around::terms>,
-                         tensor_for<X::type, shard_shape(whole::value, X::shape, split, true)>>;
+    using given = X;
+    using read = typename read_for<X>::type;
+    using around = mesh_around<typename read::mesh>;
+    using mistake = typename decltype(spec_mistake<whole, own, Spec, typename read::tensor, true, !Symbol<X>>())::type;
+    static constexpr sharding split = spec_reader<whole, own, Spec>::read(read::shape, true).split;
+    using cut = symbol<shards_on<whole, manual, around::vary | split.tiled(), around::terms>,
+                       tensor_for<read::type, shard_shape(whole::value, read::shape, split, true)>>;
+    using shard = typename cut_as<X, cut>::type;
   };
 
   template <class Part, class Spec> static constexpr auto find_mistake_in_result() {
-    if constexpr (!Symbol<Part>) {
+    using read = typename read_for<Part>::type;
+    if constexpr (!Symbol<read>) {
       return std::type_identity<why::manual_result_is_no_tensor<>>{};
-    } else if constexpr (!is_by_hand<typename Part::mesh>) {
-      return std::type_identity<why::manual_result_is_no_tensor<typename Part::tensor>>{};
-    } else if constexpr (Part::mesh::manual != manual) {
-      return std::type_identity<why::manual_result_is_no_tensor<typename Part::tensor>>{};
+    } else if constexpr (!is_by_hand<typename read::mesh>) {
+      return std::type_identity<why::manual_result_is_no_tensor<typename read::tensor>>{};
+    } else if constexpr (read::mesh::manual != manual) {
+      return std::type_identity<why::manual_result_is_no_tensor<typename read::tensor>>{};
     } else {
-      return spec_mistake<whole, own, Spec, typename Part::tensor, false>();
+      return spec_mistake<whole, own, Spec, typename read::tensor, false, !Symbol<Part>>();
     }
   }
   /// The mistake in the state of a result, or void.
@@ -175,8 +218,8 @@ template <class Around, class... Axes> struct manual_region {
     if constexpr (!std::is_void_v<typename decltype(find_mistake_in_result<Part, Spec>())::type>) {
       return std::type_identity<void>{};
     } else {
-      using mesh = typename Part::mesh;
-      using tensor = typename Part::tensor;
+      using mesh = typename read_for<Part>::type::mesh;
+      using tensor = typename read_for<Part>::type::tensor;
       constexpr axis_mask differs =
           mesh::vary & own & ~spec_reader<whole, own, Spec>::read(tensor::shape, false).split.tiled();
       if constexpr (!std::is_void_v<first_axis<is_partial_along<mesh>, Axes...>>) {
@@ -192,9 +235,12 @@ template <class Around, class... Axes> struct manual_region {
   /// A result of the function, and what it is around the region.
   template <class Part, class Spec> struct result {
     using mistake = typename decltype(find_mistake_in_state<Part, Spec>())::type;
-    static constexpr sharding split = spec_reader<whole, own, Spec>::read(Part::shape, false).split;
-    using type = symbol<typename mesh_around<Around>::template with<Part::mesh::vary & ~own, Part::mesh::terms & ~own>,
-                        tensor_for<Part::type, shard_shape(whole::value, Part::shape, split, false)>>;
+    using read = typename read_for<Part>::type;
+    static constexpr sharding split = spec_reader<whole, own, Spec>::read(read::shape, false).split;
+    using joined =
+        symbol<typename mesh_around<Around>::template with<read::mesh::vary & ~own, read::mesh::terms & ~own>,
+               tensor_for<read::type, shard_shape(whole::value, read::shape, split, false)>>;
+    using type = typename cut_as<Part, joined>::type;
   };
 
   /// Notes the mistake that a mapping has found, with the axis that it is about.
@@ -202,50 +248,9 @@ template <class Around, class... Axes> struct manual_region {
     const instruction& at = inside[mapping.fault_at];
     const auto about = [&]<class Axis>(std::type_identity<Axis>) {
       if (!has_axis(mapping.fault_axes, whole::template index_of<Axis>)) return;
-      using axis = why::along<Axis>;
-      const source_line where = at.where;
-      const char* const op = at.op->name;
-      switch (mapping.fault) {
-        case shard_fault::nothing: break;
-        case shard_fault::partial_in_nonlinear_op: b.note(failed<why::partial_in_nonlinear_op<axis>>(where, op)); break;
-        case shard_fault::product_of_partials: b.note(failed<why::product_of_partials<axis>>(where, op)); break;
-        case shard_fault::partial_meets_whole: b.note(failed<why::partial_meets_whole<axis>>(where, op)); break;
-        case shard_fault::laid_out_along_manual_axis:
-          b.note(failed<why::laid_out_along_manual_axis<axis>>(where, op));
-          break;
-        case shard_fault::decision_varies: b.note(failed<why::decision_varies<axis>>(where)); break;
-        case shard_fault::not_for_shards: b.note(failed<why::not_for_shards<axis>>(where, op)); break;
-        case shard_fault::too_many_dimensions: b.note(failed<why::too_many_dimensions_by_hand<axis>>(where, op)); break;
-      }
+      note_shard_fault<why::along<Axis>>(b, mapping.fault, at.where, at.op->name);
     };
     (about(std::type_identity<Axes>{}), ...);
-  }
-};
-
-/// The builder of a region's own graph, within that of the code around.
-struct inner_trace {
-  builder& around;
-  builder inside;
-
-  constexpr explicit inner_trace(builder& b) : around(b) {
-    inside.where = b.where;
-    inside.line_is_pinned = b.line_is_pinned;
-    inside.callers = b.callers;
-    inside.caller = b.caller;
-    inside.sums_travel_as = b.sums_travel_as;
-  }
-  inner_trace(const inner_trace&) = delete;
-  inner_trace& operator=(const inner_trace&) = delete;
-
-  /// Hands on what was noted inside. Returns whether that was a mistake.
-  constexpr bool has_mistake() {
-    around.callers = inside.callers;
-    if (inside.mistake == nullptr) return false;
-    if (around.mistake == nullptr) {
-      around.mistake = inside.mistake;
-      around.mistake_where = inside.mistake_where;
-    }
-    return true;
   }
 };
 
@@ -258,10 +263,11 @@ struct manual_function<Function, in_specs<Ins...>, out_specs<Outs...>, Axes...> 
   template <class... Operands> constexpr auto operator()(const Operands&... operands) const {
     if constexpr ((Failed<Operands> || ...)) {
       return first_failure_of(operands...);
-    } else if constexpr (sizeof...(Operands) == 0 || !(Symbol<Operands> && ...)) {
+    } else if constexpr (sizeof...(Operands) == 0 || !((Symbol<Operands> || ParameterTree<Operands>)&&...)) {
       return failed<why::manual_operand_is_no_tensor<>>(where);
     } else if constexpr (sizeof...(Operands) != sizeof...(Ins)) {
-      return failed<why::manual_operands_do_not_fit<in_specs<Ins...>, typename Operands::tensor...>>(where);
+      return failed<why::manual_operands_do_not_fit<in_specs<Ins...>, typename read_for<Operands>::type::tensor...>>(
+          where);
     } else {
       return call(operands...);
     }
@@ -274,7 +280,8 @@ struct manual_function<Function, in_specs<Ins...>, out_specs<Outs...>, Axes...> 
   }
 
   template <class First, class... Rest> constexpr auto call(const First& first, const Rest&... rest) const {
-    using region = manual_region<operands_mesh<First, Rest...>, Axes...>;
+    using region =
+        manual_region<operands_mesh<typename read_for<First>::type, typename read_for<Rest>::type...>, Axes...>;
     if constexpr (!std::is_void_v<typename region::mistake>) {
       return failed<typename region::mistake>(where);
     } else {
@@ -302,7 +309,7 @@ struct manual_function<Function, in_specs<Ins...>, out_specs<Outs...>, Axes...> 
     if constexpr (std::is_void_v<out_type>) {
       return failed<why::function_returns_nothing<>>(where);
     } else {
-      builder& b = *owner_of_first(operands...);
+      builder& b = *owner_of(results<Operands...>(operands...));
       b.at(where);
       inner_trace trace(b);
       int number = 0;
@@ -353,7 +360,13 @@ struct manual_function<Function, in_specs<Ins...>, out_specs<Outs...>, Axes...> 
       using mistake = typename first_mistake<typename Made::mistake...>::type;
       shard_mapping mapping(Region::whole::value, Region::own, trace.inside, b);
       int number = 0;
-      (mapping.enter(number++, operand_of(b, operands, where), Ways::split), ...);
+      const auto enter = [&]<class Way>(std::type_identity<Way>, const auto& operand) {
+        for_each_leaf(operand, [&](const auto& one) {
+          const sharding split = split_of_leaf<typename Way::given>(Way::split, one.rank);
+          mapping.enter(number++, operand_of(b, one, where), split);
+        });
+      };
+      (enter(std::type_identity<Ways>{}, operands), ...);
       if (mapping.fault == shard_fault::nothing) mapping.find_states();
       // What is wrong inside comes first: it may be why a result is.
       if constexpr (!std::is_void_v<mistake>) {
@@ -363,7 +376,14 @@ struct manual_function<Function, in_specs<Ins...>, out_specs<Outs...>, Axes...> 
       }
       if (trace.inside.without_gradient >= 0 && b.without_gradient < 0)
         b.without_gradient = mapping.value(trace.inside.without_gradient);
-      const sharding splits[]{Made::split...};
+      list<sharding> splits;
+      const auto add_splits = [&]<class Joined>(std::type_identity<Joined>) {
+        const typename Joined::type whole{};
+        for_each_leaf(whole, [&](const auto& one) {
+          splits.push_back(split_of_leaf<typename Joined::type>(Joined::split, one.rank));
+        });
+      };
+      (add_splits(std::type_identity<Made>{}), ...);
       int n = 0;
       b.at(where);
       for_each_leaf(made, [&](auto& one) {
@@ -382,12 +402,13 @@ struct manual_function<Function, in_specs<Ins...>, out_specs<Outs...>, Axes...> 
   }
 
   template <class Way> static constexpr auto argument(builder& b, int& number) {
-    using shard = typename Way::shard;
-    return shard(b, emit::argument(b, shard::type, shard::shape, number++));
-  }
-  template <class First, class... Rest>
-  [[nodiscard]] static constexpr builder* owner_of_first(const First& first, const Rest&... /*rest*/) {
-    return first.owner;
+    typename Way::shard made{};
+    for_each_leaf(made, [&](auto& one) {
+      one.owner = &b;
+      one.seen = b.where;
+      one.id = emit::argument(b, one.type, one.shape, number++);
+    });
+    return made;
   }
 };
 
@@ -408,15 +429,18 @@ struct manual_function<Function, in_specs<Ins...>, out_specs<Outs...>, Axes...> 
 ///
 /// The type of a tensor in the region says along which axes it varies, and along which it is a partial; see
 /// `spmd::is_varying`. What is invariant may be used with what varies. `f` returns a tensor or results(...) of several.
+/// Operands and results may be parameter trees: the `dims<>` of one is of all its leaves, and one that is a stack,
+/// `tree<stacked<spec, 12>>`, may be cut along its layers, `dims<stage>`.
 /// Regions nest, over further axes. Gradients go through, and may be taken inside: there the gradient by an invariant
 /// parameter is added up over the devices.
 ///
 /// Errors: `manual_axis_not_in_mesh`, `manual_axis_named_twice`, `axis_is_manual_already`, `no_axis_named`,
 /// `manual_operands_do_not_fit`, `manual_results_do_not_fit`, `manual_operand_is_no_tensor`,
 /// `manual_result_is_no_tensor`, `manual_function_not_callable`, `spec_is_no_dims`, `spec_of_wrong_rank`,
-/// `spec_names_automatic_axis`, `shards_are_not_equal`, `result_is_not_invariant`, `partial_leaves_region`, and of what
-/// `f` does `partial_in_nonlinear_op`, `product_of_partials`, `partial_meets_whole`, `tensor_of_code_around`,
-/// `laid_out_along_manual_axis`, `decision_varies`, `not_for_shards`, `too_many_dimensions_by_hand`.
+/// `spec_names_automatic_axis`, `tree_is_cut_along_its_stack_only`, `shards_are_not_equal`, `result_is_not_invariant`,
+/// `partial_leaves_region`, and of what `f` does `partial_in_nonlinear_op`, `product_of_partials`,
+/// `partial_meets_whole`, `tensor_of_code_around`, `laid_out_along_manual_axis`, `decision_varies`, `not_for_shards`,
+/// `too_many_dimensions_by_hand`.
 template <MeshAxis... Axes, class Function, class... Ins, class... Outs>
 constexpr auto manual(const Function& f, in_specs<Ins...> /*in*/, out_specs<Outs...> /*out*/,
                       source_line where = source_line::current()) {

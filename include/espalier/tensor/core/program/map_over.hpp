@@ -138,8 +138,16 @@ class mapping final : public map_context {
   constexpr void run() {
     code_.reserve(count_);
     for (int n = 0; n < count_; ++n) code_.push_back(b_[begin_ + n]);
-    // Where a gradient is being made that knows values by their numbers, these stay, and are dropped as dead code.
-    if (b_.substitution_state() == nullptr) b_.result().code.resize(begin_);
+    // Where a gradient is being made that knows values by their numbers, these stay, and are dropped as dead code: as
+    // zeros, since a lane has no meaning to whoever reads the code before that.
+    if (b_.substitution_state() == nullptr) {
+      b_.result().code.resize(begin_);
+    } else {
+      for (int n = 0; n < count_; ++n) {
+        instruction& one = b_[begin_ + n];
+        if (one.op == &ops::lane) become_zero(one);
+      }
+    }
     mapped_.resize(count_, false);
     masked_.resize(count_, false);
     value_.resize(count_);
@@ -160,6 +168,8 @@ class mapping final : public map_context {
     b_.gradient_over_lanes = gradient_of_mapped;
   }
 
+  /// Whether some op could not be mapped.
+  [[nodiscard]] constexpr bool has_failed() const { return has_failed_; }
   /// Whether a value of the function differs from lane to lane.
   [[nodiscard]] constexpr bool differs(int id) const { return id >= begin_ && mapped_[id - begin_]; }
   /// A value of the function that is the same for all lanes.
@@ -434,6 +444,12 @@ class mapping final : public map_context {
 
   // --- one instruction ---
 
+  static constexpr void become_zero(instruction& one) {
+    instruction zero = builder::make(ops::constant, one.type, one.shape);
+    zero.loop = one.loop;
+    zero.where = one.where;
+    one = zero;
+  }
   /// After a mistake nothing more is appended; zeros are the results.
   constexpr void fail(const instruction& i) {
     b_.note(failed<why::operator_cannot_be_mapped<>>(i.where, i.op->name));
@@ -536,7 +552,7 @@ class mapping final : public map_context {
     }
     instruction made = i;
     made.shape = with_dimension(i.shape, 0, lanes_);
-    set_attributes(made, lanes_attributes{lanes.lanes + 1, with});
+    set_attributes(made, lanes_attributes{lanes.lanes + 1, with, lanes.region});
     value_[n] = {b_.append(made, operands.data(), operands.size()), 0};
   }
 
@@ -882,7 +898,7 @@ constexpr void mapping::gradient_of_mapped(gradient_context& c) {
   instruction made = self;
   made.shape = without_dimension(self.shape, 0);
   made.label = nullptr;
-  set_attributes(made, lanes.lanes == 1 ? lanes_attributes{} : lanes_attributes{lanes.lanes - 1, lanes.operands});
+  set_attributes(made, lanes_attributes{lanes.lanes - 1, lanes.lanes == 1 ? 0 : lanes.operands, lanes.region});
   const int id = b.append(made, of_lane.data(), of_lane.size());
   for (int n = 1; n <= further; ++n) emit::further_result(b, id, n, types[n - 1], shapes[n - 1]);
   gradient_context inner{b, id, cotangent};

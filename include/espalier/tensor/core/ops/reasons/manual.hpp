@@ -43,8 +43,8 @@ template <class... Details> struct manual_results_do_not_fit {
 template <class... Details> struct manual_operand_is_no_tensor {
   template <class Where> struct raise {
     static_assert(Where::ok,
-                  "manual: operands are tensors. Of a number, constant<f32<>>(x, number) makes one, for any tensor x; "
-                  "the leaves of a tree are operands of their own.");
+                  "manual: operands are tensors, and parameter trees. Of a number, constant<f32<>>(x, number) makes a "
+                  "tensor, for any tensor x.");
   };
 };
 template <class... Details> struct manual_result_is_no_tensor {
@@ -79,6 +79,15 @@ template <class... Details> struct spec_names_automatic_axis {
     static_assert(Where::ok,
                   "manual: dims<...> names an axis that is not by hand in this region. Add it to manual<...>; or leave "
                   "it out here, and the compiler splits along it as it does elsewhere.");
+  };
+};
+template <class... Details> struct tree_is_cut_along_its_stack_only {
+  template <class Where> struct raise {
+    static_assert(
+        Where::ok,
+        "manual: the leaves of a parameter tree have one dims<...>: dims<>, or of a stack of layers, "
+        "tree<stacked<spec, 12>>, the axis of these, dims<stage>. To cut leaves otherwise, hand them in one by "
+        "one.");
   };
 };
 template <class... Details> struct shards_are_not_equal {
@@ -226,8 +235,9 @@ template <class... Details> struct decision_varies {
 template <class... Details> struct not_for_shards {
   template <class Where> struct raise {
     static_assert(Where::ok,
-                  "manual: this operator cannot be used on values that vary along this axis. Do it outside of the "
-                  "region, or on an invariant value (a random key that is the same on all devices, say).");
+                  "manual: this operator has no place for one more dimension, which what varies along this axis "
+                  "needs: its factors do not let one pass. Say in the operator's op_info how it is mapped "
+                  "(docs/adding-an-op.md), or call it outside of the region.");
   };
 };
 template <class... Details> struct too_many_dimensions_by_hand {

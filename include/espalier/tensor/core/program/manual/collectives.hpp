@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/graph/mapping.hpp>
 #include <espalier/tensor/core/program/manual/states.hpp>
 
 #include <cstdint>
@@ -42,6 +43,16 @@ struct by_hand_attributes {
   axis_mask axes = 0;
   std::int64_t first = 0;
   std::int64_t second = 0;
+
+  /// The same of tensors with `more` dimensions in front.
+  [[nodiscard]] constexpr by_hand_attributes with_dimensions(int more) const {
+    by_hand_attributes made = *this;
+    const bool has_dim = kind == by_hand_kind::gather || kind == by_hand_kind::own_part ||
+                         kind == by_hand_kind::scatter || kind == by_hand_kind::exchange;
+    if (has_dim) made.first += more;
+    if (kind == by_hand_kind::exchange) made.second += more;
+    return made;
+  }
 };
 
 /// The device that each receives from, or none: five bits for each, in two numbers.
@@ -72,6 +83,7 @@ class device_pairs {
 };
 
 constexpr void by_hand_gradient(gradient_context& c);
+constexpr mapped_value map_by_hand(map_context& c);
 
 }  // namespace detail
 
@@ -81,7 +93,8 @@ inline constexpr op_info by_hand{.name = "by_hand",
                                  .facts = {.unique = true, .attributes = "kind axes first second"},
                                  .factors = detail::same_dimensions,
                                  .gradient = detail::by_hand_gradient,
-                                 .flops = detail::no_flops};
+                                 .flops = detail::no_flops,
+                                 .map = detail::map_by_hand};
 }  // namespace ops
 
 namespace emit {
@@ -92,6 +105,13 @@ constexpr int by_hand(builder& b, int x, const detail::by_hand_attributes& how) 
   return by_hand(b, x, how, b[x].shape);
 }
 }  // namespace emit
+
+/// Under `vmap` inside of the region: each device sends its lanes together.
+constexpr mapped_value detail::map_by_hand(map_context& c) {
+  const instruction& self = c.op().self();
+  const auto how = attributes_of<by_hand_attributes>(self).with_dimensions(1);
+  return {emit::by_hand(c.emit(), c.operand(0, 0), how, with_dimension(self.shape, 0, c.lanes())), 0};
+}
 
 /// Each function's transpose: of psum it is pvary, of all_gather psum_scatter, of a permutation its inverse.
 constexpr void detail::by_hand_gradient(gradient_context& c) {

@@ -5,6 +5,7 @@
 #include <espalier/tensor/core/graph/attribute_reader.hpp>
 #include <espalier/tensor/core/graph/called_from.hpp>
 #include <espalier/tensor/core/program/manual/collectives.hpp>
+#include <espalier/tensor/core/program/map_over.hpp>
 
 #include <cstdint>
 
@@ -27,6 +28,27 @@ enum class shard_fault : std::uint8_t {
   not_for_shards,
   too_many_dimensions,
 };
+
+/// Notes the mistake that a mapping has found. @tparam Details the axis that it is about
+template <class... Details>
+constexpr void note_shard_fault(builder& b, shard_fault fault, source_line where, const char* op) {
+  switch (fault) {
+    case shard_fault::nothing: break;
+    case shard_fault::partial_in_nonlinear_op:
+      b.note(failed<why::partial_in_nonlinear_op<Details...>>(where, op));
+      break;
+    case shard_fault::product_of_partials: b.note(failed<why::product_of_partials<Details...>>(where, op)); break;
+    case shard_fault::partial_meets_whole: b.note(failed<why::partial_meets_whole<Details...>>(where, op)); break;
+    case shard_fault::laid_out_along_manual_axis:
+      b.note(failed<why::laid_out_along_manual_axis<Details...>>(where, op));
+      break;
+    case shard_fault::decision_varies: b.note(failed<why::decision_varies<Details...>>(where)); break;
+    case shard_fault::not_for_shards: b.note(failed<why::not_for_shards<Details...>>(where, op)); break;
+    case shard_fault::too_many_dimensions:
+      b.note(failed<why::too_many_dimensions_by_hand<Details...>>(where, op));
+      break;
+  }
+}
 
 /// The positions of an op's attributes that say something about dimensions, from `op_facts::attributes`.
 struct dimension_attributes {
@@ -61,7 +83,8 @@ class shard_mapping {
         to_(to),
         id_(from.size(), -1),
         lead_(from.size(), 0U),
-        terms_(from.size(), 0U) {}
+        terms_(from.size(), 0U),
+        varies_(from.size(), 0U) {}
 
   shard_fault fault = shard_fault::nothing;
   int fault_at = -1;
@@ -94,6 +117,9 @@ class shard_mapping {
     set(argument, pinned(cut, axes, ops::shard), axes);
   }
 
+  /// Operand `id` of the graph around is the argument `argument` as it is: with a leading dimension for each of `lead`.
+  constexpr void enter(int argument, int id, axis_mask lead) { set(argument, id, lead); }
+
   /// Finds along which axes each value has a leading dimension, and a partial's axes; a loop's carries have what they
   /// start with and what they get.
   constexpr void find_states() {
@@ -108,18 +134,29 @@ class shard_mapping {
         if (structure_of(i) == structure::argument || marks_loop(structure_of(i))) continue;
         axis_mask lead = 0;
         axis_mask terms = 0;
-        for (int k = 0; k < i.operand_count; ++k) {
-          lead |= lead_[from_.operand_at(i, k)];
-          terms |= terms_[from_.operand_at(i, k)];
+        axis_mask varies = 0;
+        const auto add = [&](int operand) {
+          lead |= lead_[operand];
+          terms |= terms_[operand];
+          varies |= varies_[operand];
+        };
+        if (const int passed = passed_on(id); passed >= 0) {
+          add(passed);
+          lead = varies;
+        } else {
+          for (int k = 0; k < i.operand_count; ++k) add(from_.operand_at(i, k));
         }
-        if (i.op == &ops::by_hand) after_by_hand(attributes_of<by_hand_attributes>(i), lead, terms);
-        if (next_of[id] >= 0) {
-          lead |= lead_[next_of[id]];
-          terms |= terms_[next_of[id]];
+        if (i.op == &ops::by_hand) {
+          const auto how = attributes_of<by_hand_attributes>(i);
+          after_by_hand(how, lead, terms);
+          after_by_hand(how, varies, terms);
+          if (how.kind == by_hand_kind::vary) varies |= how.axes & own_;
         }
-        if (lead == lead_[id] && terms == terms_[id]) continue;
+        if (next_of[id] >= 0) add(next_of[id]);
+        if (lead == lead_[id] && terms == terms_[id] && varies == varies_[id]) continue;
         lead_[id] = lead;
         terms_[id] = terms;
+        varies_[id] = varies;
         changed = true;
       }
     }
@@ -130,13 +167,17 @@ class shard_mapping {
   /// @pre find_states() has found no fault
   constexpr void run() {
     const source_line where = to_.where;
+    outside_ = to_.loop;
     for (int id = 0; id < from_.size() && fault == shard_fault::nothing; ++id) {
       if (id_[id] >= 0) continue;
       to_.where = from_[id].where;
+      // What does not change in a loop may be listed in it and belong to the outside.
+      to_.loop = loop_of(from_[id].loop);
       translate(id);
       if (id_[id] >= 0 && from_[id].label != nullptr) to_[id_[id]].label = from_[id].label;
     }
     to_.where = where;
+    to_.loop = outside_;
   }
 
   /// Value `id` of the region as a tensor of the graph around: shards joined as `split` says.
@@ -163,10 +204,19 @@ class shard_mapping {
   }
 
   [[nodiscard]] constexpr int value(int id) const { return id_[id]; }
+  /// The axes of the region that a value has leading dimensions of.
+  [[nodiscard]] constexpr axis_mask lead(int id) const { return lead_[id]; }
 
  private:
   // --- states --------------------------------------------------------------------------------------------------------
 
+  /// The value that an op with a gradient of the user's passes on as this result, or -1.
+  [[nodiscard]] constexpr int passed_on(int id) const {
+    const instruction& i = from_[id];
+    if (i.op->facts.passes_operands) return from_.operand_at(i, 0);
+    if (!is_further_result(i) || !from_[i.operand[0]].op->facts.passes_operands) return -1;
+    return from_.operand_at(from_[i.operand[0]], attributes_of<further_result_attributes>(i).number);
+  }
   constexpr void after_by_hand(const by_hand_attributes& how, axis_mask& lead, axis_mask& terms) const {
     const axis_mask axes = how.axes & own_;
     switch (how.kind) {
@@ -256,6 +306,7 @@ class shard_mapping {
   constexpr void set(int id, int made, axis_mask lead) {
     id_[id] = made;
     lead_[id] = lead;
+    varies_[id] |= lead;
   }
 
   /// The leading dimension of an axis, where there is one for each of `lead`.
@@ -307,35 +358,39 @@ class shard_mapping {
     const instruction i = from_[id];
     const axis_mask lead = lead_[id];
     if (count_of(lead) + i.shape.rank > max_rank) return too_many(id, lead);
-    if (i.op->facts.passes_operands) {
-      failing(shard_fault::not_for_shards, id, own_);
-      return;
-    }
+    if (i.op->facts.passes_operands) return call_of_user(id);
     switch (structure_of(i)) {
       case structure::none: break;
       case structure::argument:
       case structure::result: return;
-      case structure::loop_begin: return begin_loop(id);
+      case structure::loop_begin: {
+        instruction made = i;
+        if (i.operand_count > 0) made.operand[0] = id_[i.operand[0]];
+        id_[id] = to_.append(made);
+        return;
+      }
       case structure::loop_end:
+        to_.loop = id_[i.operand[0]];
         emit::loop_end(to_, i.operand_count > 1 ? id_[i.operand[1]] : -1);
         id_[id] = to_.size() - 1;
+        if (ended_.empty()) ended_.resize(from_.size());
+        ended_[i.operand[0]] = true;
         return;
       case structure::loop_carry: {
-        const int before = prepared_[id];
+        const int loop = leave_loop(i.loop);
+        const int before = led(i.operand[0], lead);
+        to_.loop = loop;
         return set(id, emit::loop_carry(to_, before), lead);
       }
       case structure::loop_slice: return slice_of_loop(id);
       case structure::loop_next: return set(id, emit::loop_next(to_, id_[i.operand[0]], led(i.operand[1], lead)), lead);
       case structure::loop_result: return set(id, emit::loop_result(to_, id_[i.operand[0]]), lead);
-      case structure::loop_stack: return stack_of_loop(id);
-      case structure::loop_sum: return set(id, emit::loop_sum(to_, id_[i.operand[0]]), lead);
+      case structure::loop_stack:
+      case structure::loop_sum: return collect(id);
     }
     if (i.op == &ops::by_hand) return by_hand(id);
     if (i.op->facts.contracts && i.operand_count == 2) return product(id);
-    if (i.op == &ops::gather) return lookup(id);
-    if (i.op == &ops::scatter_add) return add_rows(id);
-    if (i.op == &ops::dynamic_slice) return cut_somewhere(id);
-    if (i.op == &ops::dynamic_update_slice) return write_somewhere(id);
+    if (lead != 0 && i.op->map != nullptr) return over_devices(id);
     ordinary(id);
   }
 
@@ -350,15 +405,8 @@ class shard_mapping {
     made.shape = with_lead(lead, i.shape);
     const dimension_attributes dims = dimension_attributes_of(*i.op);
     if (dims.windows >= 0) {
-      if (dims.numbers == 0 && lead != 0) return in_batch(id, dims.windows);
-      list<placed_window> windows;
-      const int count = dims.numbers != 0 ? i.operand_count : i.shape.rank - 2;
-      for (int n = 0; n < count; ++n) {
-        placed_window one = from_.result().windows[static_cast<int>(i.attribute[dims.windows]) + n];
-        if (dims.numbers != 0) one.dim += k;
-        windows.push_back(one);
-      }
-      made.attribute[dims.windows] = to_.add_windows(windows.data(), count);
+      if (dims.numbers == 0 && lead != 0) return over_devices(id);
+      copy_windows(made, dims, k);
     }
     for (int n = 0; n < max_attributes && k > 0; ++n) {
       const unsigned bit = 1U << static_cast<unsigned>(n);
@@ -385,8 +433,89 @@ class shard_mapping {
     for (int n = 0; n < i.operand_count; ++n) operands.push_back(led(from_.operand_at(i, n), lead));
     const int appended = to_.append(made, operands.data(), operands.size());
     set(id, appended, lead);
-    if (lead != 0 && !is_further_result(i) && !is_mapped(id, k)) failing(shard_fault::not_for_shards, id, lead);
+    // (What has no elements has no factors.)
+    if (lead != 0 && !is_further_result(i) && i.shape.elements() > 0 && !is_mapped(id, k)) over_devices(id);
   }
+  /// Puts the windows of an instruction of the region into the table of the graph around, for dimensions after k more.
+  constexpr void copy_windows(instruction& made, const dimension_attributes& dims, int k) {
+    if (dims.windows < 0) return;
+    list<placed_window> windows;
+    const int count = dims.numbers != 0 ? made.operand_count : made.shape.rank - k - 2;
+    for (int n = 0; n < count; ++n) {
+      placed_window one = from_.result().windows[static_cast<int>(made.attribute[dims.windows]) + n];
+      if (dims.numbers != 0) one.dim += k;
+      windows.push_back(one);
+    }
+    made.attribute[dims.windows] = to_.add_windows(windows.data(), count);
+  }
+
+  /// An op that says for itself how it is mapped (graph/mapping.hpp): the devices along each axis are lanes.
+  constexpr void over_devices(int id) {
+    const instruction i = from_[id];
+    const axis_mask lead = lead_[id];
+    list<int> operands;
+    for (int k = 0; k < i.operand_count; ++k) operands.push_back(id_[from_.operand_at(i, k)]);
+    int begin[max_axes]{};
+    for (int a = 0; a < mesh_.rank; ++a) {
+      if (!has_axis(lead, a)) continue;
+      begin[a] = to_.size();
+      for (int k = 0; k < i.operand_count; ++k)
+        operands[k] = emit_lane::of(to_, operands[k], has_axis(lead_[from_.operand_at(i, k)], a) ? 0 : -1);
+    }
+    instruction made = i;
+    copy_windows(made, dimension_attributes_of(*i.op), 0);
+    list<int> results(1, to_.append(made, operands.data(), operands.size()));
+    const int further = further_results(from_.result().code.data(), from_.size(), id);
+    for (int n = 1; n <= further; ++n)
+      results.push_back(emit::further_result(to_, results[0], n, from_[id + n].type, from_[id + n].shape));
+    const reason_id* const mistake = to_.mistake;
+    for (int a = mesh_.rank - 1; a >= 0; --a) {
+      if (!has_axis(lead, a)) continue;
+      mapping over(to_, begin[a], mesh_.size[a]);
+      over.run();
+      if (over.has_failed()) {
+        to_.mistake = mistake;
+        failing(shard_fault::not_for_shards, id, lead);
+        return;
+      }
+      for (int& one : results) one = over.over_lanes(one, 0);
+    }
+    for (int n = 0; n <= further; ++n) set(id + n, results[n], lead);
+  }
+
+  /// An op that is there for its gradient, which is that of one shard (`gradient_of_shard`).
+  constexpr void call_of_user(int id) {
+    const instruction i = from_[id];
+    call_by_hand call{&mesh_, own_, {i.attribute[0], i.attribute[1], copied_call(i.attribute[2])}, {}};
+    list<int> operands;
+    for (int k = 0; k < i.operand_count; ++k) {
+      const int operand = from_.operand_at(i, k);
+      const axis_mask lead = varies_[operand];
+      if (count_of(lead) + from_[operand].shape.rank > max_rank) return too_many(id, lead);
+      operands.push_back(led(operand, lead));
+      call.lead.push_back(lead);
+    }
+    instruction made = i;
+    made.shape = with_lead(call.lead[0], i.shape);
+    set_attributes(made, lanes_attributes{0, 0, to_.calls_by_hand.push_back(call) + 1});
+    to_.gradient_by_hand = gradient_of_shard;
+    if (from_.gradient_over_lanes != nullptr) to_.gradient_over_lanes = from_.gradient_over_lanes;
+    set(id, to_.append(made, operands.data(), operands.size()), call.lead[0]);
+    const int further = further_results(from_.result().code.data(), from_.size(), id);
+    for (int n = 1; n <= further; ++n) {
+      const instruction& one = from_[id + n];
+      const extents shape = with_lead(call.lead[n], one.shape);
+      set(id + n, emit::further_result(to_, id_[id], n, one.type, shape), call.lead[n]);
+    }
+  }
+  /// The call of a region inside of this one, in the table of the graph around. @param number one more than its place
+  constexpr std::int64_t copied_call(std::int64_t number) {
+    if (number == 0) return 0;
+    call_by_hand call = from_.calls_by_hand[static_cast<int>(number) - 1];
+    call.before[2] = copied_call(call.before[2]);
+    return to_.calls_by_hand.push_back(call) + 1;
+  }
+  static constexpr void gradient_of_shard(gradient_context& c);
 
   constexpr int shifted_annotation(const layout& wanted, axis_mask lead) {
     const int k = count_of(lead);
@@ -445,39 +574,6 @@ class shard_mapping {
     return true;
   }
 
-  /// An op on a batch, such as a convolution: the batches of all devices are one. Operands without a batch, such as its
-  /// filter, must be the same on all devices.
-  constexpr void in_batch(int id, int windows_at) {
-    const instruction i = from_[id];
-    const axis_mask lead = lead_[id];
-    const factor_rule rule = i.op->factors(from_.view(id));
-    const factor_list batch = rule.result[0];
-    std::int64_t devices = mesh_.parts(lead);
-    list<int> operands;
-    for (int n = 0; n < i.operand_count; ++n) {
-      const int operand = from_.operand_at(i, n);
-      const bool has_batch = rule.dims_of(n)[0] == batch && batch.size() == 1;
-      if (!has_batch && lead_[operand] != 0) {
-        failing(shard_fault::not_for_shards, id, lead_[operand]);
-        return;
-      }
-      if (!has_batch) {
-        operands.push_back(id_[operand]);
-        continue;
-      }
-      extents merged = from_[operand].shape;
-      merged[0] *= devices;
-      operands.push_back(emit::reshape(to_, led(operand, lead), merged));
-    }
-    instruction made = i;
-    made.further = -1;
-    made.shape[0] *= devices;
-    const int first = static_cast<int>(i.attribute[windows_at]);
-    made.attribute[windows_at] = to_.add_windows(&from_.result().windows[first], i.shape.rank - 2);
-    const int appended = to_.append(made, operands.data(), operands.size());
-    set(id, emit::reshape(to_, appended, with_lead(lead, i.shape)), lead);
-  }
-
   /// The letters of a term, after one for each leading dimension.
   [[nodiscard]] constexpr einsum_term with_letters(axis_mask lead, const einsum_term& of) const {
     einsum_term made;
@@ -503,182 +599,15 @@ class shard_mapping {
         lead_[id]);
   }
 
-  /// `made`, whose dimensions are those of `order` in turn, in their own order.
-  constexpr int sorted(int made, axis_list order) {
-    axis_list source;
-    for (int d = 0; d < order.size(); ++d) {
-      for (int n = 0; n < order.size(); ++n) {
-        if (order[n] == d) source = source.with(n);
-      }
-    }
-    return emit::transpose(to_, made, source);
-  }
-
-  constexpr void lookup(int id) {
-    const instruction i = from_[id];
-    const int table = i.operand[0];
-    const int indices = i.operand[1];
-    const int along = attributes_of<gather_attributes>(i).dim;
-    const axis_mask lead = lead_[id];
-    const int k = count_of(lead);
-    if ((lead_[table] & lead_[indices]) == 0) {
-      const int made = emit::gather(to_, id_[table], id_[indices], along + count_of(lead_[table]));
-      axis_list order;
-      const auto add_leads = [&](axis_mask of) {
-        for (int a = 0; a < mesh_.rank; ++a) {
-          if (has_axis(of, a)) order = order.with(place_of(a, lead));
-        }
-      };
-      add_leads(lead_[table]);
-      for (int d = 0; d < along; ++d) order = order.with(k + d);
-      add_leads(lead_[indices]);
-      for (int d = along; d < i.shape.rank; ++d) order = order.with(k + d);
-      return set(id, sorted(made, order), lead);
-    }
-    // Each device has its own table and its own indices: a product with ones where an index names the row.
-    if (k + i.shape.rank > max_rank) return too_many(id, lead);
-    const int hit = emit::convert(to_, hits_of(indices, lead, from_[table].shape[along]), i.type);
-    einsum_term rows;
-    einsum_term result;
-    for (int d = 0; d < from_[table].shape.rank; ++d) {
-      rows.append(d == along ? 'v' : static_cast<char>('A' + d));
-      result.append(d == along ? 'n' : static_cast<char>('A' + d));
-    }
-    const int made = emit::einsum(to_, hit, with_letters(lead, term_of("nv")), led(table, lead),
-                                  with_letters(lead, rows), with_letters(lead, result));
-    set(id, emit::reshape(to_, made, with_lead(lead, i.shape)), lead);
-  }
-  [[nodiscard]] static constexpr einsum_term term_of(const char* letters) {
-    einsum_term term;
-    for (; *letters != '\0'; ++letters) term.append(*letters);
-    return term;
-  }
-  /// [devices ..., indices, rows]: whether the index is that of the row.
-  constexpr int hits_of(int indices, axis_mask lead, std::int64_t rows) {
-    const int k = count_of(lead);
-    extents flat;
-    flat.append(from_[indices].shape.elements());
-    const int numbers = emit::convert(to_, led(indices, lead), dtype::i64);
-    const int in_a_row = emit::reshape(to_, numbers, with_lead(lead, flat));
-    flat.append(rows);
-    const extents wide = with_lead(lead, flat);
-    const int repeated = emit::broadcast_along(to_, in_a_row, wide, bit_of_dimension(k + 1));
-    return emit::compare(to_, ops::equal, repeated, emit::iota(to_, dtype::i64, wide, k + 1));
-  }
-
-  /// The gradient of a lookup.
-  constexpr void add_rows(int id) {
-    const instruction i = from_[id];
-    const int indices = i.operand[0];
-    const int updates = i.operand[1];
-    const int along = attributes_of<gather_attributes>(i).dim;
-    const axis_mask lead = lead_[id];
-    const int k = count_of(lead);
-    if (lead_[indices] == 0) {
-      const extents shape = with_lead(lead, i.shape);
-      return set(id, emit::scatter_add(to_, shape, id_[indices], led(updates, lead), along + k), lead);
-    }
-    if (k + i.shape.rank > max_rank) return too_many(id, lead);
-    const int hit = emit::convert(to_, hits_of(indices, lead, i.shape[along]), i.type);
-    extents rows = i.shape;
-    rows[along] = from_[indices].shape.elements();
-    einsum_term given;
-    einsum_term result;
-    for (int d = 0; d < i.shape.rank; ++d) {
-      given.append(d == along ? 'n' : static_cast<char>('A' + d));
-      result.append(d == along ? 'v' : static_cast<char>('A' + d));
-    }
-    const int values = emit::reshape(to_, led(updates, lead), with_lead(lead, rows));
-    set(id,
-        emit::einsum(to_, hit, with_letters(lead, term_of("nv")), values, with_letters(lead, given),
-                     with_letters(lead, result)),
-        lead);
-  }
-
-  /// A number for all elements of `shape`, which has leading dimensions of `lead`; the value has those of its own.
-  constexpr int everywhere(int id, axis_mask lead, const extents& shape) {
-    const int made = led(emit::convert(to_, id_[id], dtype::i32), lead_[id], lead);
-    std::int64_t repeated = 0;
-    for (int d = count_of(lead); d < shape.rank; ++d) repeated |= bit_of_dimension(d);
-    return emit::broadcast_along(to_, made, shape, repeated);
-  }
-  constexpr int clamped(int made, std::int64_t most) {
-    const int zero = emit::constant_like(to_, made, 0);
-    const int last = emit::constant_like(to_, made, static_cast<double>(most));
-    const extents shape = to_[made].shape;
-    const int above = to_.append(ops::maximum, dtype::i32, shape, made, zero);
-    return to_.append(ops::minimum, dtype::i32, shape, above, last);
-  }
-
-  constexpr void cut_somewhere(int id) {
-    const instruction i = from_[id];
-    const int start = i.operand[1];
-    const axis_mask lead = lead_[id];
-    const int k = count_of(lead);
-    const auto how = attributes_of<dynamic_slice_attributes>(i);
-    const int dim = static_cast<int>(how.dim) + k;
-    const int value = led(i.operand[0], lead);
-    if (lead_[start] == 0) return set(id, emit::dynamic_slice(to_, value, id_[start], dim, how.size), lead);
-    const extents shape = with_lead(lead, i.shape);
-    const int first = clamped(everywhere(start, lead, shape), how.extent - how.size);
-    const int places = emit::add(to_, first, emit::iota(to_, dtype::i32, shape, dim));
-    set(id, emit::take_along(to_, value, places, dim), lead);
-  }
-
-  constexpr void write_somewhere(int id) {
-    const instruction i = from_[id];
-    const axis_mask lead = lead_[id];
-    const int k = count_of(lead);
-    const auto how = attributes_of<dynamic_update_slice_attributes>(i);
-    const int whole = led(i.operand[0], lead);
-    int update = led(i.operand[1], lead);
-    emit::placed_at at[2];
-    axis_mask decides = 0;
-    for (int n = 2; n < i.operand_count; ++n) {
-      at[n - 2] = {static_cast<int>(how.dim_of(n)) + k, id_[i.operand[n]]};
-      decides |= lead_[i.operand[n]];
-    }
-    if (decides == 0) return set(id, emit::dynamic_update_slice(to_, whole, update, at[0], at[1]), lead);
-    const extents shape = with_lead(lead, i.shape);
-    int inside = -1;
-    for (int n = 2; n < i.operand_count; ++n) {
-      const int dim = at[n - 2].dim;
-      const std::int64_t size = to_[update].shape[dim];
-      const extents narrow = to_[update].shape;
-      const int first = clamped(everywhere(i.operand[n], lead, narrow), shape[dim] - size);
-      const int places = emit::add(to_, first, emit::iota(to_, dtype::i32, narrow, dim));
-      update = emit::put_along(to_, update, places, dim, shape[dim]);
-      const int start = clamped(everywhere(i.operand[n], lead, shape), shape[dim] - size);
-      const int from_first = emit::subtract(to_, emit::iota(to_, dtype::i32, shape, dim), start);
-      const int not_before = emit::compare(to_, ops::less_equal, emit::constant_like(to_, from_first, 0), from_first);
-      const int not_after =
-          emit::compare(to_, ops::less, from_first, emit::constant_like(to_, from_first, static_cast<double>(size)));
-      const int here = to_.append(ops::logical_and, dtype::boolean, shape, not_before, not_after);
-      inside = inside < 0 ? here : to_.append(ops::logical_and, dtype::boolean, shape, inside, here);
-    }
-    set(id, emit::select(to_, inside, update, whole), lead);
-  }
-
   // --- loops
   // ----------------------------------------------------------------------------------------------------------
 
-  /// What carries start with, and what is taken layer by layer, gets its form before the loop.
-  constexpr void begin_loop(int id) {
-    const instruction i = from_[id];
-    prepared_.resize(from_.size());
-    for (int inside = id + 1; inside < from_.size(); ++inside) {
-      const instruction& one = from_[inside];
-      if (structure_of(one) == structure::loop_end && one.operand[0] == id) break;
-      if (one.loop != id) continue;
-      if (structure_of(one) == structure::loop_carry) prepared_[inside] = led(one.operand[0], lead_[inside]);
-      if (structure_of(one) != structure::loop_slice) continue;
-      const int stacked = one.operand[0];
-      prepared_[inside] = structure_of(from_[stacked]) == structure::loop_stack ? -1 : layers_first(stacked);
-    }
-    instruction made = i;
-    if (i.operand_count > 0) made.operand[0] = id_[i.operand[0]];
-    to_.loop = to_.append(made);
-    id_[id] = to_.loop;
+  [[nodiscard]] constexpr int loop_of(int loop) const { return loop < 0 ? outside_ : id_[loop]; }
+  /// What carries start with, and what is taken layer by layer, gets its form before the loop. Returns the loop.
+  constexpr int leave_loop(int loop) {
+    const int inside = to_.loop;
+    to_.loop = loop_of(from_[loop].loop);
+    return inside;
   }
   /// [layers, devices ..., rest] of [devices ..., layers, rest].
   constexpr int layers_first(int id) {
@@ -691,19 +620,37 @@ class shard_mapping {
   }
   constexpr void slice_of_loop(int id) {
     const int stacked = from_[id].operand[0];
-    const bool is_stack = structure_of(from_[stacked]) == structure::loop_stack;
-    set(id, emit::loop_slice(to_, is_stack ? stacks_[stacked] : prepared_[id]), lead_[id]);
+    const int layers = layers_of(stacked);
+    const int loop = leave_loop(from_[id].loop);
+    const int whole = layers > 0 ? stacks_[stacked] : layers_first(stacked);
+    to_.loop = loop;
+    const int slice = emit::loop_slice(to_, whole);
+    set(id, layers > 1 ? devices_first(slice, layers - 1, lead_[id]) : slice, lead_[id]);
   }
-  constexpr void stack_of_loop(int id) {
-    const axis_mask lead = lead_[id];
+  /// The dimensions of layers that a stack has before those of devices, or 0 if it is no stack.
+  [[nodiscard]] constexpr int layers_of(int id) const { return layers_.empty() ? 0 : layers_[id]; }
+  /// [devices ..., layers ..., rest] of [layers ..., devices ..., rest].
+  constexpr int devices_first(int made, int layers, axis_mask lead) {
     const int k = count_of(lead);
-    stacks_.resize(from_.size());
-    stacks_[id] = emit::loop_stack(to_, id_[from_[id].operand[0]]);
     axis_list order;
-    for (int d = 1; d <= k; ++d) order = order.with(d);
-    order = order.with(0);
-    for (int d = k + 1; d < to_[stacks_[id]].shape.rank; ++d) order = order.with(d);
-    set(id, emit::transpose(to_, stacks_[id], order), lead);
+    for (int d = 0; d < k; ++d) order = order.with(layers + d);
+    for (int d = 0; d < layers; ++d) order = order.with(d);
+    for (int d = layers + k; d < to_[made].shape.rank; ++d) order = order.with(d);
+    return emit::transpose(to_, made, order);
+  }
+  /// A stack or a sum. One that belongs to a loop that has ended, where nothing more is computed, is read by other such
+  /// collections alone, and keeps its layers in front until then.
+  constexpr void collect(int id) {
+    const instruction& i = from_[id];
+    const int from = i.operand[0];
+    const bool stacks = structure_of(i) == structure::loop_stack;
+    if (layers_.empty()) layers_.resize(from_.size());
+    if (stacks_.empty()) stacks_.resize(from_.size());
+    layers_[id] = layers_[from] + (stacks ? 1 : 0);
+    const int value = layers_[from] > 0 ? stacks_[from] : id_[from];
+    stacks_[id] = stacks ? emit::loop_stack(to_, value) : emit::loop_sum(to_, value);
+    const bool is_late = i.loop >= 0 && ended_[i.loop];
+    set(id, is_late ? stacks_[id] : devices_first(stacks_[id], layers_[id], lead_[id]), lead_[id]);
   }
 
   // --- functions of one shard
@@ -737,11 +684,8 @@ class shard_mapping {
     if (others != 0) {
       // Along axes that the code around is by hand along: it is a function of that one.
       const int k = count_of(lead);
+      how = how.with_dimensions(k);
       how.axes = others;
-      const bool has_dim = how.kind == by_hand_kind::gather || how.kind == by_hand_kind::own_part ||
-                           how.kind == by_hand_kind::scatter || how.kind == by_hand_kind::exchange;
-      if (has_dim) how.first += k;
-      if (how.kind == by_hand_kind::exchange) how.second += k;
       made = emit::by_hand(to_, made, how, with_lead(lead, i.shape));
     }
     set(id, same(made), lead);
@@ -781,7 +725,10 @@ class shard_mapping {
       }
       case by_hand_kind::own_part: return own_part(made, axis, lead, first, local);
       case by_hand_kind::scatter: {
+        const bool has_terms = (lead & axes) == axes;
         made = summed(made, axes, lead);
+        // What is the same on all devices was no sum.
+        if (!has_terms) return own_part(made, axis, lead, first, local);
         // Terms until here: otherwise the layout of the result would pass on to before the sum.
         sharding placement = sharding::all_open(to_[made].shape.rank);
         for (int a = 0; a < mesh_.rank; ++a) {
@@ -937,9 +884,107 @@ class shard_mapping {
   list<int> id_;
   list<axis_mask> lead_;
   list<axis_mask> terms_;
-  /// Of carries and slices, what they read, in the form that they read; of stacks, with the layers first.
-  list<int> prepared_;
+  /// Those along which a value varies by its type: more than the leading dimensions where it is the same on all devices
+  /// after all (`pvary`).
+  list<axis_mask> varies_;
+  /// Of stacks, and sums of stacks, the value with its layers first, and how many dimensions these are.
   list<int> stacks_;
+  list<int> layers_;
+  /// The loops whose end has been appended.
+  list<bool> ended_;
+  /// The loop of the graph around that the region is in.
+  int outside_ = -1;
 };
+
+/// The builder of a region's own graph, within that of the code around.
+struct inner_trace {
+  builder& around;
+  builder inside;
+
+  constexpr explicit inner_trace(builder& b) : around(b) {
+    inside.where = b.where;
+    inside.line_is_pinned = b.line_is_pinned;
+    inside.callers = b.callers;
+    inside.caller = b.caller;
+    inside.sums_travel_as = b.sums_travel_as;
+    inside.gradient_over_lanes = b.gradient_over_lanes;
+    inside.gradient_by_hand = b.gradient_by_hand;
+    inside.calls_by_hand = b.calls_by_hand;
+  }
+  inner_trace(const inner_trace&) = delete;
+  inner_trace& operator=(const inner_trace&) = delete;
+
+  /// Hands on what was noted inside. Returns whether that was a mistake.
+  constexpr bool has_mistake() {
+    around.callers = inside.callers;
+    if (inside.mistake == nullptr) return false;
+    if (around.mistake == nullptr) {
+      around.mistake = inside.mistake;
+      around.mistake_where = inside.mistake_where;
+    }
+    return true;
+  }
+};
+
+/// The gradient of an op with a gradient of the user's, or of a checkpoint, in a region: the same of one shard, as code
+/// by hand.
+constexpr void shard_mapping::gradient_of_shard(gradient_context& c) {
+  builder& b = c.emit;
+  const instruction self = c.self();
+  const auto how = attributes_of<lanes_attributes>(self);
+  const call_by_hand call = b.calls_by_hand[how.region - 1];
+  const int further = espalier::further_results(b.result().code.data(), b.size(), c.id);
+
+  inner_trace trace(b);
+  builder& inside = trace.inside;
+  list<int> given;
+  list<axis_mask> leads;
+  const auto argument = [&](int id, axis_mask lead) {
+    extents local;
+    for (int d = count_of(lead); d < b[id].shape.rank; ++d) local.append(b[id].shape[d]);
+    leads.push_back(lead);
+    return emit::argument(inside, b[id].type, local, given.push_back(id));
+  };
+  list<int> operands;
+  for (int k = 0; k < self.operand_count; ++k) operands.push_back(argument(c.operand(k), call.lead[k]));
+  const int cotangent = argument(c.cotangent, call.lead[0]);
+  list<int> cotangents;
+  for (int n = 1; n <= further; ++n) {
+    const int one = c.further_result_cotangent[n - 1];
+    cotangents.push_back(one < 0 ? -1 : argument(one, call.lead[n]));
+  }
+  instruction made = self;
+  made.shape = inside[cotangent].shape;
+  made.label = nullptr;
+  for (int n = 0; n < 3; ++n) made.attribute[n] = call.before[n];
+  const int id = inside.append(made, operands.data(), operands.size());
+  for (int n = 1; n <= further; ++n) {
+    const instruction& value = inside[operands[n]];
+    emit::further_result(inside, id, n, value.type, value.shape);
+  }
+  gradient_context inner{inside, id, cotangent};
+  if (further > 0) inner.further_result_cotangent = cotangents.data();
+  self.op->gradient(inner);
+  if (trace.has_mistake()) return;
+
+  shard_mapping map(*call.mesh, call.own, inside, b);
+  for (int n = 0; n < given.size(); ++n) map.enter(n, given[n], leads[n]);
+  map.find_states();
+  if (map.fault == shard_fault::nothing) map.run();
+  if (map.fault == shard_fault::nothing && inside.without_gradient >= 0 && b.without_gradient < 0)
+    b.without_gradient = map.value(inside.without_gradient);
+  for (int k = 0; k < self.operand_count && map.fault == shard_fault::nothing; ++k) {
+    const int value = inner.cotangent_of(k);
+    if (value < 0) continue;
+    const axis_mask more = map.lead(value) & ~call.lead[k];
+    // The gradient by what all devices have alike is alike.
+    if (more != 0) map.failing(shard_fault::not_for_shards, id, more);
+    if (more == 0) c.give(k, map.led(value, call.lead[k]));
+  }
+  if (map.fault != shard_fault::nothing) {
+    const instruction& at = inside[map.fault_at];
+    note_shard_fault(b, map.fault, at.where, at.op->name);
+  }
+}
 
 }  // namespace espalier::detail
