@@ -16,13 +16,13 @@ namespace nested {
 namespace ep = espalier;
 
 inline constexpr int T = 4;
-inline constexpr int B = 4;
-inline constexpr int S = 4;
-inline constexpr int M = 16;
-inline constexpr int V = 2048;
+inline constexpr int B = 8;
+inline constexpr int S = 64;
+inline constexpr int M = 32;
+inline constexpr int V = 1024;
 inline constexpr int H = 16;
 inline constexpr int E = 4;
-inline constexpr int C = 2;
+inline constexpr int C = 20;
 
 template <class Leaf> struct encoder_layer {
   BOOST_HANA_DEFINE_STRUCT(encoder_layer, (ep::leaf<Leaf, ep::f32<M>>, gain), (ep::leaf<Leaf, ep::f32<M, M>>, mix),
