@@ -37,7 +37,7 @@ static_assert(pipelined::argument_bytes() ==
               4 * (V * M / y::size + L / x::size * (2 * M + 2 * M * M + M * E + 2 * M * H + 2 * E * M * H / y::size)) +
                   3 * 4 * T * B * S / x::size);
 
-constexpr int steps = 4;
+constexpr int steps = 3;
 using numbers = std::vector<float>;
 
 struct outcome {
@@ -61,7 +61,7 @@ template <class Program> outcome train(ep::world& where) {
   const auto written = run.template argument<2>();
   const auto wanted = run.template argument<3>();
   ep::nn::initialise(
-      p, 5, [](const auto& path) { return ep::nn::initial_by_name(path, path.is("words") ? 0.5 : 0.2); },
+      p, 5, [](const auto& path) { return ep::nn::initial_by_name(path, path.is("words") ? 0.2 : 0.1); },
       [](auto& array, const auto& value) {
         array.for_each(
             [&](float& e, std::int64_t i) { e = static_cast<float>(value(static_cast<std::uint64_t>(i))); });

@@ -21,9 +21,9 @@ namespace ep = espalier;
 
 inline constexpr int T = 4;
 inline constexpr int B = 8;
-inline constexpr int S = 64;
+inline constexpr int S = 48;
 inline constexpr int M = 32;
-inline constexpr int V = 1024;
+inline constexpr int V = 896;
 inline constexpr int H = 16;
 inline constexpr int E = 4;
 /// A place for each token, and a quarter more: an expert that is asked more often turns tokens away.
@@ -126,7 +126,7 @@ template <int L, class X, class Y> struct on {
       return ep::results(ep::tree_zip([](auto w, auto g) { return w - rate * g; }, p, gradient), value);
     }
   };
-  static constexpr double rate = 0.5;
+  static constexpr double rate = 0.25;
 };
 
 template <int L> using parameters = typename with_stages<L>::template parameters<ep::spec>;
