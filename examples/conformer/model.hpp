@@ -98,8 +98,7 @@ template <int L, class X, class Y> struct on {
 
 template <int L> using weights = layer<ep::stacked<ep::spec, L>>;
 template <class Mesh, int L, class X, class Y>
-using training =
-    ep::program<Mesh, typename on<L, X, Y>::train_step, ep::donated<weights<L>>, recordings, recordings>;
+using training = ep::program<Mesh, typename on<L, X, Y>::train_step, ep::donated<weights<L>>, recordings, recordings>;
 template <class Mesh, int L, class X, class Y>
 using evaluation = ep::program<Mesh, typename on<L, X, Y>::loss, weights<L>, recordings, recordings>;
 

@@ -131,8 +131,7 @@ template <int L, class X, class Y> struct on {
 
 template <int L> using parameters = typename with_stages<L>::template parameters<ep::spec>;
 template <class Mesh, int L, class X, class Y>
-using training =
-    ep::program<Mesh, typename on<L, X, Y>::train_step, ep::donated<parameters<L>>, texts, texts, texts>;
+using training = ep::program<Mesh, typename on<L, X, Y>::train_step, ep::donated<parameters<L>>, texts, texts, texts>;
 template <class Mesh, int L, class X, class Y>
 using evaluation = ep::program<Mesh, typename on<L, X, Y>::loss, parameters<L>, texts, texts, texts>;
 

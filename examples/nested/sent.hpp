@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include "../common/collectives_along.hpp"
 #include "model.hpp"
 
 #include <cstdint>
@@ -9,29 +10,9 @@
 /// What a device of a mesh of X x Y sends, counted by hand; there are as many stages as devices along x.
 namespace nested {
 
-/// The bytes of one kind of collective along x, y, and the number of these.
-struct sent {
-  std::int64_t count = 0;
-  std::int64_t bytes = 0;
-  constexpr bool operator==(const sent&) const = default;
-  constexpr sent operator+(const sent& other) const { return {count + other.count, bytes + other.bytes}; }
-};
-
 struct by_hand {
   std::int64_t X;
   std::int64_t Y;
-
-  // An all-gather to n bytes over d devices, a reduce-scatter of n bytes, and an all-to-all of the n bytes that each
-  // device has, send n (d - 1) / d; an all-reduce twice that. Where an all-reduce's elements cannot be divided equally,
-  // the device with one more sends most.
-  static constexpr std::int64_t part(std::int64_t bytes, std::int64_t devices) {
-    return bytes / devices * (devices - 1);
-  }
-  static constexpr std::int64_t reduce(std::int64_t bytes, std::int64_t devices) {
-    const std::int64_t elements = bytes / 4;
-    const std::int64_t own = (elements + devices - 1) / devices;
-    return 4 * (elements - own + own * (devices - 1));
-  }
 
   /// All micro-batches, and one of them; one number for each token; what all experts take of a micro-batch.
   static constexpr std::int64_t all = std::int64_t{4} * T * B * S * M;
@@ -48,7 +29,7 @@ struct by_hand {
   /// figure is that of the device that sends most.
   [[nodiscard]] constexpr sent exchanges(bool with_gradient) const {
     const std::int64_t handed_on = 2 * iterations() * one / Y;
-    const std::int64_t dealt_out = 2 * part(all / Y, X);
+    const std::int64_t dealt_out = 2 * bytes_of_part(all / Y, X);
     const std::int64_t given_back = 2 * all / (X * Y);
     if (!with_gradient) return {2 * iterations() + 2, larger(handed_on, dealt_out)};
     const std::int64_t first = handed_on + given_back;
@@ -59,17 +40,19 @@ struct by_hand {
   static constexpr std::int64_t larger(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
   /// The encoder's tokens travel to their experts and back.
   [[nodiscard]] constexpr sent all_to_alls() const {
-    return {2 * iterations(), 2 * iterations() * part(taken / Y, Y)};
+    return {2 * iterations(), 2 * iterations() * bytes_of_part(taken / Y, Y)};
   }
   /// Both lookups are sums over y, scattered over the texts.
-  [[nodiscard]] constexpr sent reduce_scatters_y() const { return {2, 2 * part(all / X, Y)}; }
+  [[nodiscard]] constexpr sent reduce_scatters_y() const { return {2, 2 * bytes_of_part(all / X, Y)}; }
   /// Both pipelines' inputs, and what the decoder's stages read, are brought to all stages.
-  [[nodiscard]] constexpr sent all_gathers_x() const { return {3, 3 * part(all / Y, X)}; }
+  [[nodiscard]] constexpr sent all_gathers_x() const { return {3, 3 * bytes_of_part(all / Y, X)}; }
   /// The last product needs each text on all parts of the vocabulary.
-  [[nodiscard]] constexpr sent all_gathers_y() const { return {1, part(all / X, Y)}; }
+  [[nodiscard]] constexpr sent all_gathers_y() const { return {1, bytes_of_part(all / X, Y)}; }
   /// Of each token the largest logit; then the sum of the exponentials and the wanted word's logit in one message.
-  [[nodiscard]] constexpr sent all_reduces_y() const { return {2, reduce(tokens / X, Y) + reduce(2 * tokens / X, Y)}; }
-  [[nodiscard]] constexpr sent all_reduces_x() const { return {1, reduce(4, X)}; }
+  [[nodiscard]] constexpr sent all_reduces_y() const {
+    return {2, bytes_of_reduce(tokens / X, Y) + bytes_of_reduce(2 * tokens / X, Y)};
+  }
+  [[nodiscard]] constexpr sent all_reduces_x() const { return {1, bytes_of_reduce(4, X)}; }
 
   // --- backward, besides --------------------------------------------------------------------------------------------
 
@@ -79,20 +62,16 @@ struct by_hand {
   [[nodiscard]] constexpr sent reduce_scatters_y_back() const { return all_gathers_y(); }
   [[nodiscard]] constexpr sent all_gathers_y_back() const { return reduce_scatters_y(); }
   /// The three gradients of a device's words are added before they are summed over the batch, once.
-  [[nodiscard]] constexpr sent all_reduces_x_back() const { return {1, reduce(4 * V / Y * M, X)}; }
+  [[nodiscard]] constexpr sent all_reduces_x_back() const { return {1, bytes_of_reduce(4 * V / Y * M, X)}; }
   /// After both loops the gradients of all dense weights of a stage are summed over the texts in one message. Those of
   /// the experts need no collective, and no weight of a stage needs one along x.
   [[nodiscard]] constexpr sent all_reduces_y_back() const {
     constexpr std::int64_t encoder = M + M * M + M * E;
     constexpr std::int64_t decoder = M + M * M + 2 * M * H;
-    return {1, reduce(4 * (encoder + decoder), Y)};
+    return {1, bytes_of_reduce(4 * (encoder + decoder), Y)};
   }
 };
 
-/// The collectives of a program of one kind along some axes.
-template <class Program, class Kind, class... Axes> constexpr sent sends() {
-  return {Program::template collectives<Kind, Axes...>(), Program::template bytes<Kind, Axes...>()};
-}
 /// Whether a program, with or without gradient, sends what is said above, and nothing else.
 template <class Program, class X, class Y> constexpr bool sends_as_by_hand(bool with_gradient) {
   constexpr by_hand h{X::size, Y::size};
@@ -110,8 +89,8 @@ template <class Program, class X, class Y> constexpr bool sends_as_by_hand(bool 
   const std::int64_t count = exchanges.count + all_to_alls.count + h.all_gathers_x().count + gathers_y.count +
                              scatters_x.count + scatters_y.count + reduces_x.count + reduces_y.count;
   return sends<Program, ep::exchange, X>() == exchanges && sends<Program, ep::all_to_all, Y>() == all_to_alls &&
-         sends<Program, ep::all_gather, X>() == h.all_gathers_x() &&
-         sends<Program, ep::all_gather, Y>() == gathers_y && sends<Program, ep::reduce_scatter, X>() == scatters_x &&
+         sends<Program, ep::all_gather, X>() == h.all_gathers_x() && sends<Program, ep::all_gather, Y>() == gathers_y &&
+         sends<Program, ep::reduce_scatter, X>() == scatters_x &&
          sends<Program, ep::reduce_scatter, Y>() == scatters_y && sends<Program, ep::all_reduce, X>() == reduces_x &&
          sends<Program, ep::all_reduce, Y>() == reduces_y && Program::collectives() == count;
 }

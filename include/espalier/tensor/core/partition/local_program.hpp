@@ -155,8 +155,7 @@ class local_program {
     found.windows.dims = i.op->windows(g.view(value), 0, &of_dimension[0]);
     for (int d = 0; d < from.shape.rank; ++d) {
       if ((found.windows.dims >> static_cast<unsigned>(d) & 1U) == 0) continue;
-      found.windows.window[found.windows.count++] =
-          place_window(of_dimension[d], d, whole.shape[d], wanted.dim[d]);
+      found.windows.window[found.windows.count++] = place_window(of_dimension[d], d, whole.shape[d], wanted.dim[d]);
     }
     const std::int64_t lacking = elements_lacking(whole, wanted, placed_windows{});
     return lacking > 0 && 2 * elements_lacking(from, wanted, found.windows) <= lacking ? found : none;
