@@ -21,7 +21,9 @@ inline constexpr std::int64_t layer_bytes = 4 * (12 * M + 4 * M * H + 4 * M * M 
 /// * Each iteration hands a micro-batch to the next stage, a Y-th of it on each device, in one exchange. After the loop
 ///   the last stage, which hands on nothing, gives the others their part of the batch. No weight moves.
 /// * Backward the same in reverse: each device gives the last stage the gradient of its part, then each iteration hands
-///   one to the stage before. (Nothing asks for the gradient of the input.)
+///   one to the stage before. (Nothing asks for the gradient of the input. `program::bytes` adds up the most of each
+///   exchange if all shards are of one size. With the gradient they are not, since only the last stage needs the
+///   batch's, and the figure is that of the device that sends most.)
 /// * After the loop the gradients of all weights of a stage are summed over the recordings, in one message, and nothing
 ///   along x. The loss is summed over all.
 template <class Program, class X, class Y> constexpr bool sends_as_by_hand(bool with_gradient) {
@@ -36,7 +38,7 @@ template <class Program, class X, class Y> constexpr bool sends_as_by_hand(bool 
   constexpr std::int64_t inner = stages > 2 ? 2 * handed_on + given_back : 0;
   constexpr std::int64_t last = dealt_out + handed_on;
   const sent exchanges = with_gradient ? sent{2 * (iterations + 1), std::max({first, inner, last})}
-                                       : sent{iterations + 1, std::max(handed_on, dealt_out)};
+                                       : sent{iterations + 1, handed_on + dealt_out};
   const sent of_weights = with_gradient ? sent{1, bytes_of_reduce(layer_bytes, Y::size)} : sent{};
   constexpr sent of_loss{1, bytes_of_reduce(4, stages * Y::size)};
   return sends<Program, ep::all_gather, X>() == sent{1, bytes_of_part(all, stages)} &&

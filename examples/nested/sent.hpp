@@ -25,13 +25,14 @@ struct by_hand {
 
   /// Each iteration of both loops hands a micro-batch to the next stage, a Y-th of it on each device. After each loop
   /// the last stage, which hands on nothing, gives the others their part of the batch. Backward the same in reverse:
-  /// each device gives the last stage the gradient of its part, then each iteration hands one to the stage before. The
-  /// figure is that of the device that sends most.
+  /// each device gives the last stage the gradient of its part, then each iteration hands one to the stage before.
+  /// (`program::bytes` adds up the most of each exchange if all shards are of one size. With the gradient they are not,
+  /// since only the last stage needs the batch's, and the figure is that of the device that sends most.)
   [[nodiscard]] constexpr sent exchanges(bool with_gradient) const {
     const std::int64_t handed_on = 2 * iterations() * one / Y;
     const std::int64_t dealt_out = 2 * bytes_of_part(all / Y, X);
     const std::int64_t given_back = 2 * all / (X * Y);
-    if (!with_gradient) return {2 * iterations() + 2, larger(handed_on, dealt_out)};
+    if (!with_gradient) return {2 * iterations() + 2, handed_on + dealt_out};
     const std::int64_t first = handed_on + given_back;
     const std::int64_t inner = X > 2 ? handed_on + handed_on + given_back : 0;
     const std::int64_t last = dealt_out + handed_on;
