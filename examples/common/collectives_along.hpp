@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+namespace pipelined {
+
 /// The collectives of one kind along some axes: how many, and what the device that sends most sends in them.
 struct sent {
   std::int64_t count = 0;
@@ -30,3 +32,5 @@ template <class Program, class Kind, class... Axes> [[nodiscard]] constexpr sent
   const std::int64_t own = (elements + devices - 1) / devices;
   return 4 * (elements - own + own * (devices - 1));
 }
+
+}  // namespace pipelined

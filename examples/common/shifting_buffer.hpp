@@ -4,6 +4,9 @@
 
 #include <espalier/core.hpp>
 
+/// Parts that examples of pipelines share.
+namespace pipelined {
+
 /// A pipeline of L stages as one program (GSPMD, arXiv 2105.04663, section 3.3): a buffer has a place for each stage,
 /// split over Stage. In each iteration every stage computes on what the stage before it computed in the last one, and
 /// the first on the next micro-batch; until the buffer is full, stages compute what nothing reads.
@@ -32,3 +35,5 @@ constexpr auto shifting_buffer(const Stages& stages, const Inputs& inputs) {
   const auto all = ep::scan(iteration, empty, fed).template get<1>();
   return ep::take<1, -1>(ep::slice<0, L - 1, iterations>(all));
 }
+
+}  // namespace pipelined

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+namespace pipelined {
+
 /// Some steps of a program (parameters, batch...) -> (next parameters, loss): losses, and all parameters before and
 /// after. It is compared with the same on other devices, and with plain loops.
 struct training_run {
@@ -93,3 +95,5 @@ template <class Loss> bool is_as_plain(const training_run& run, double rate, con
   const double slope = (loss_after(1e-4) - loss_after(-1e-4)) / 2e-4;
   return std::abs(loss_after(0) - run.losses.front()) < 1e-5 && std::abs(slope + squares) < 1e-3 * squares;
 }
+
+}  // namespace pipelined

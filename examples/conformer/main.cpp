@@ -24,24 +24,24 @@ struct x : ep::axis<"x", 2> {};
 struct y : ep::axis<"y", 2> {};
 struct one_device : ep::axis<"one_device", 1> {};
 constexpr int L = x::size;
-using pipelined = training<ep::mesh<x, y>, L, x, y>;
+using staged = training<ep::mesh<x, y>, L, x, y>;
 using alone = training<ep::mesh<one_device>, L, ep::none, ep::none>;
 
-static_assert(sends_as_by_hand<pipelined, x, y>(true));
+static_assert(sends_as_by_hand<staged, x, y>(true));
 static_assert(alone::collectives() == 0);
 // Each device has the weights of its stage, and its part of the recordings.
-static_assert(pipelined::argument_bytes() == layer_bytes + 2 * 4 * T * B * S * M / (x::size * y::size));
+static_assert(staged::argument_bytes() == layer_bytes + 2 * 4 * T * B * S * M / (x::size * y::size));
 
 constexpr int steps = 4;
 
 /// Collective.
-template <class Program> training_run train_on(ep::world& where) {
+template <class Program> pipelined::training_run train_on(ep::world& where) {
   const auto draw = [](std::uint64_t seed) {
     return [seed](float& e, std::int64_t i) {
       e = static_cast<float>(ep::nn::normal_at(seed, 0, static_cast<std::uint64_t>(i)));
     };
   };
-  return train<Program>(
+  return pipelined::train<Program>(
       where, steps,
       [](auto& parameters) {
         ep::nn::initialise(
@@ -74,20 +74,20 @@ int main(int argc, char** argv) {
   return ep::guarded_main(argc, argv, [&] {
     ep::world world(argc, argv, ep::mesh<x, y>{});  // mpirun -n 4: four ranks; without it: four threads
     ep::world single(ep::mesh<one_device>::value);
-    const training_run expected = train_on<alone>(single);
-    const training_run found = train_on<pipelined>(world);
+    const pipelined::training_run expected = train_on<alone>(single);
+    const pipelined::training_run found = train_on<staged>(world);
     if (!world.is_root()) return 0;
 
     ep::report::table table({{"collective"}, {"over"}, {"number"}, {"sent"}});
     const auto row = [&](const char* name, const char* along, const sent& s) {
       table.add({name, along, std::to_string(s.count), ep::report::format_bytes(s.bytes)});
     };
-    row("all-gather", "x", sends<pipelined, ep::all_gather, x>());
-    row("exchange", "x", sends<pipelined, ep::exchange, x>());
-    row("all-reduce", "y, or x and y", sends<pipelined, ep::all_reduce, y>());
+    row("all-gather", "x", sends<staged, ep::all_gather, x>());
+    row("exchange", "x", sends<staged, ep::exchange, x>());
+    row("all-reduce", "y, or x and y", sends<staged, ep::all_reduce, y>());
     table.print(std::cout);
-    const bool agrees = difference(expected, found) < 1e-3;
-    const bool is_right = is_as_plain(expected, on<L, x, y>::rate, plain_loss);
+    const bool agrees = pipelined::difference(expected, found) < 1e-3;
+    const bool is_right = pipelined::is_as_plain(expected, on<L, x, y>::rate, plain_loss);
     std::cout << "as on one device: " << answer(agrees) << '\n'
               << "loss and gradient are those of plain loops: " << answer(is_right) << '\n'
               << "the loss falls in each of " << steps << " steps: " << answer(expected.falls()) << '\n';

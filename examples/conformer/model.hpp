@@ -82,7 +82,7 @@ template <int L, class X, class Y> struct on {
       const auto stages = [&](const auto& state, const auto& /*t*/) { return ep::vmap(apply_layer{})(state, w); };
       const auto batch = [](const auto& v) { return ep::shard<X, Y, ep::none, ep::none>(v); };
       const auto fed = ep::reshard<ep::none, Y, ep::none, ep::none>(batch(input));
-      const auto difference = batch(shifting_buffer<L, X, Y>(stages, fed)) - target;
+      const auto difference = batch(pipelined::shifting_buffer<L, X, Y>(stages, fed)) - target;
       return ep::mean(difference * difference);
     }
   };

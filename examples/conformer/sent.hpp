@@ -11,6 +11,11 @@
 /// What a device of a mesh of X x Y sends, counted by hand; there are as many stages as devices along x.
 namespace conformer {
 
+using pipelined::bytes_of_part;
+using pipelined::bytes_of_reduce;
+using pipelined::sends;
+using pipelined::sent;
+
 /// The bytes of a layer's weights: thirteen vectors and matrices of the feed-forward networks, attention and the
 /// convolution.
 inline constexpr std::int64_t layer_bytes = 4 * (12 * M + 4 * M * H + 4 * M * M + 2 * M * M + K * M + M * M);

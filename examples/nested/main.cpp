@@ -25,13 +25,13 @@ struct x : ep::axis<"x", 2> {};
 struct y : ep::axis<"y", 2> {};
 struct one_device : ep::axis<"one_device", 1> {};
 constexpr int L = x::size;
-using pipelined = training<ep::mesh<x, y>, L, x, y>;
+using staged = training<ep::mesh<x, y>, L, x, y>;
 using alone = training<ep::mesh<one_device>, L, ep::none, ep::none>;
 
-static_assert(sends_as_by_hand<pipelined, x, y>(true));
+static_assert(sends_as_by_hand<staged, x, y>(true));
 static_assert(alone::collectives() == 0);
 // Weights are where they are used: an X-th of the stages, of experts and words a Y-th.
-static_assert(pipelined::argument_bytes() ==
+static_assert(staged::argument_bytes() ==
               4 * (V * M / y::size + L / x::size * (2 * M + 2 * M * M + M * E + 2 * M * H + 2 * E * M * H / y::size)) +
                   3 * 4 * T * B * S / x::size);
 
@@ -43,8 +43,8 @@ std::int32_t word(std::uint32_t text, std::int64_t at) {
 std::int32_t wanted_word(std::int64_t at) { return (word(0, at) + word(1, at)) % 24; }
 
 /// Collective.
-template <class Program> training_run train_on(ep::world& where) {
-  return train<Program>(
+template <class Program> pipelined::training_run train_on(ep::world& where) {
+  return pipelined::train<Program>(
       where, steps,
       [](auto& parameters) {
         ep::nn::initialise(
@@ -78,16 +78,16 @@ int main(int argc, char** argv) {
   return ep::guarded_main(argc, argv, [&] {
     ep::world world(argc, argv, ep::mesh<x, y>{});  // mpirun -n 4: four ranks; without it: four threads
     ep::world single(ep::mesh<one_device>::value);
-    const training_run expected = train_on<alone>(single);
-    const training_run found = train_on<pipelined>(world);
+    const pipelined::training_run expected = train_on<alone>(single);
+    const pipelined::training_run found = train_on<staged>(world);
     if (!world.is_root()) return 0;
 
     ep::report::table table({{"collective"}, {"along x"}, {"sent"}, {"along y"}, {"sent"}});
     const auto row = [&]<class Kind>(const char* name, Kind) {
       const auto count = [](const sent& s) { return s.count == 0 ? "" : std::to_string(s.count); };
       const auto bytes = [](const sent& s) { return s.count == 0 ? "" : ep::report::format_bytes(s.bytes); };
-      constexpr sent along_x = sends<pipelined, Kind, x>();
-      constexpr sent along_y = sends<pipelined, Kind, y>();
+      constexpr sent along_x = sends<staged, Kind, x>();
+      constexpr sent along_y = sends<staged, Kind, y>();
       table.add({name, count(along_x), bytes(along_x), count(along_y), bytes(along_y)});
     };
     row("exchange", ep::exchange{});
@@ -96,8 +96,8 @@ int main(int argc, char** argv) {
     row("reduce-scatter", ep::reduce_scatter{});
     row("all-reduce", ep::all_reduce{});
     table.print(std::cout);
-    const bool agrees = difference(expected, found) < 1e-3;
-    const bool is_right = is_as_plain(expected, on<L, x, y>::rate, plain_loss);
+    const bool agrees = pipelined::difference(expected, found) < 1e-3;
+    const bool is_right = pipelined::is_as_plain(expected, on<L, x, y>::rate, plain_loss);
     std::cout << "as on one device: " << answer(agrees) << '\n'
               << "loss and gradient are those of plain loops: " << answer(is_right) << '\n'
               << "the loss falls in each of " << steps << " steps: " << answer(expected.falls()) << '\n';

@@ -102,7 +102,8 @@ template <int L, class X, class Y> struct on {
       const auto encode = [&](const auto& state, const auto& /*t*/) {
         return ep::vmap(encoder_stage{})(state, encoder);
       };
-      const auto encoded = ep::shard<X, Y, none, none>(shifting_buffer<L, X, Y>(encode, embed(words, source)));
+      const auto encoded =
+          ep::shard<X, Y, none, none>(pipelined::shifting_buffer<L, X, Y>(encode, embed(words, source)));
 
       // Stage s works on micro-batch t - s, and reads what was encoded of that.
       const auto memory = to_stages(encoded);
@@ -113,7 +114,8 @@ template <int L, class X, class Y> struct on {
         };
         return ep::vmap<0, 0, 0, ep::unmapped>(one)(state, p.decoder, number, memory);
       };
-      const auto decoded = ep::shard<X, Y, none, none>(shifting_buffer<L, X, Y>(decode, embed(words, written)));
+      const auto decoded =
+          ep::shard<X, Y, none, none>(pipelined::shifting_buffer<L, X, Y>(decode, embed(words, written)));
       const auto logits = ep::shard<X, none, none, Y>(ep::einsum<"tbsm,vm->tbsv">(decoded, words));
       return ep::nn::cross_entropy(logits, ep::shard<X, none, none>(wanted));
     }

@@ -10,6 +10,11 @@
 /// What a device of a mesh of X x Y sends, counted by hand; there are as many stages as devices along x.
 namespace nested {
 
+using pipelined::bytes_of_part;
+using pipelined::bytes_of_reduce;
+using pipelined::sends;
+using pipelined::sent;
+
 struct by_hand {
   std::int64_t X;
   std::int64_t Y;

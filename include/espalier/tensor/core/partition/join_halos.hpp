@@ -576,8 +576,8 @@ class halo_joiner {
     return made;
   }
 
-  /// Leaves out values that nothing reads: only exchanges did that are no more, or the partitioner has padded again what
-  /// it had padded.
+  /// Leaves out values that nothing reads: only exchanges did that are no more, or the partitioner has padded again
+  /// what it had padded.
   static constexpr graph with_what_is_read(graph& all) {
     list<int> readers(all.code.size(), 0);
     const auto count = [&](const instruction& i, int by) {
