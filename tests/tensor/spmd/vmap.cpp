@@ -191,11 +191,40 @@ template <class On>
 using pipeline =
     ep::program<typename On::mesh, shifting_buffer<On>, ep::f64<stages, width, width>, ep::f64<batches, width>>;
 
+/// The gradient of a pipeline whose micro-batches, and what becomes of them, are split over the devices of its stages
+/// before and after it.
+constexpr int many = 8, trained_iterations = many + stages - 1;
+template <class On> struct train_shifting_buffer {
+  constexpr auto operator()(auto weights, auto inputs, auto factors) const {
+    using stage = typename On::data;
+    const auto loss = [&](const auto& all_weights, const auto& all_inputs) {
+      const auto w = ep::shard<stage, ep::none, ep::none>(all_weights);
+      const auto layer = [](auto x, auto one) { return ep::tanh(ep::matmul(x, one)) + x; };
+      const auto first = ep::equal(ep::iota<ep::i32<stages, width>, 0>(w), 0);
+      const auto body = [&](auto state, auto input) {
+        const auto fed = ep::select(first, ep::broadcast_to<stages, width>(input), ep::shift<0, 1>(state));
+        const auto all = ep::shard<stage, ep::none>(ep::vmap(layer)(fed, w));
+        return ep::results(all, all);
+      };
+      const auto to_all = ep::reshard<ep::none, ep::none>(ep::shard<stage, ep::none>(all_inputs));
+      const auto start = ep::shard<stage, ep::none>(ep::constant<ep::f64<stages, width>>(w, 0));
+      const auto all = ep::scan(body, start, ep::pad<0, 0, stages - 1>(to_all)).template get<1>();
+      const auto outputs = ep::take<1, -1>(ep::slice<0, stages - 1, trained_iterations>(all));
+      return ep::sum(ep::sin(ep::shard<stage, ep::none>(outputs)) * factors);
+    };
+    const auto [value, slopes] = ep::value_and_grad<0, 1>(loss)(weights, inputs);
+    return ep::results(value, slopes);
+  }
+};
+template <class On>
+using trained_pipeline = ep::program<typename On::mesh, train_shifting_buffer<On>, ep::f64<stages, width, width>,
+                                     ep::f64<many, width>, ep::f64<many, width>>;
+
 plains plain_pipeline(const plains& in) {
   plain x = in[1];
   for (int s = 0; s < stages; ++s) {
     plain next = x;
-    for (int b = 0; b < batches; ++b) {
+    for (int b = 0; b < x.size(0); ++b) {
       for (int j = 0; j < width; ++j) {
         real sum = 0;
         for (int i = 0; i < width; ++i) sum += x(b, i) * in[0](s, i, j);
@@ -268,4 +297,32 @@ TEST_CASE("a pipeline of mapped stages sends what one stage hands on, and its ou
   const plains in{wave(8, {stages, width, width}), wave(9, {batches, width})};
   everywhere<pipeline>(few_or_all<meshes<on<4, 1>>, meshes<on<1, 1>, on<2, 1>, on<4, 1>, on<8, 1>>>{}, in,
                        plain_pipeline(in), 1e-9);
+}
+
+TEST_CASE("the gradient of a pipeline of mapped stages sends what comes back, and sums nothing in the loop") {
+  using program = trained_pipeline<on<stages, 1>>;
+  constexpr int state = width * 8;
+  constexpr int all = many * state;
+  // All stages get the micro-batches, and their gradient, which the first stage makes, is scattered after the loop.
+  CHECK(program::template collectives<ep::all_gather>() == 1);
+  CHECK(program::template bytes<ep::all_gather>() == all / 4 * 3);
+  CHECK(program::template collectives<ep::reduce_scatter>() == 1);
+  CHECK(program::template bytes<ep::reduce_scatter>() == all / 4 * 3);
+  // The loss.
+  CHECK(program::template collectives<ep::all_reduce>() == 1);
+  CHECK(program::template bytes<ep::all_reduce>() == 3 * 8);
+  // A stage in the middle sends most: in each iteration to the next stage, and back to the one before, and its two
+  // outputs' gradients to the last stage once. (That one sends no zeros, and deals six outputs out.)
+  CHECK(program::template collectives<ep::exchange>() == 2 * trained_iterations + 2);
+  CHECK(program::template bytes<ep::exchange>() == 2 * trained_iterations * state + all / 4);
+  CHECK(program::collectives() == 2 * trained_iterations + 2 + 3);
+  const plains in{wave(11, {stages, width, width}), wave(12, {many, width}), wave(13, {many, width})};
+  const auto loss = [](const plains& at) {
+    const plain out = plain_pipeline(at)[0];
+    real sum = 0;
+    for (std::size_t i = 0; i < out.data.size(); ++i) sum += std::sin(out.data[i]) * at[2].data[i];
+    return sum;
+  };
+  everywhere<trained_pipeline>(few_or_all<meshes<on<4, 1>>, meshes<on<1, 1>, on<2, 1>, on<4, 1>, on<8, 1>>>{}, in,
+                               value_and_slopes(loss, in, 2), 1e-8);
 }

@@ -82,7 +82,8 @@ enum class layout_request : std::uint8_t {
 
 /// Attributes of what requests the layout of its annotation.
 struct annotation_attributes {
-  /// It was made for a gradient, and may meet another annotation where the user's own may not.
+  /// It was made for a gradient, and may meet another annotation where the user's own may not. Of a `match`: it is the
+  /// gradient of a `reshard`, and nothing is inferred from one side to the other either.
   bool of_gradient = false;
 };
 

@@ -40,7 +40,7 @@ inline constexpr op_info reshard{.name = "reshard",
 inline constexpr op_info match{.name = "match",
                                .spread = propagation::elementwise,
                                .linear = linearity::first,
-                               .facts = {.requests = layout_request::as_operand},
+                               .facts = {.requests = layout_request::as_operand, .attributes = "of_gradient:flag"},
                                .factors = detail::same_dimensions,
                                .gradient = detail::match_gradient,
                                .evaluate = detail::evaluate_identity,
@@ -68,7 +68,9 @@ constexpr void detail::shard_gradient(gradient_context& c) {
   c.give(0, made);
 }
 constexpr void detail::reshard_gradient(gradient_context& c) {
-  c.give(0, emit::match(c.emit, c.cotangent, c.operand(0)));
+  const int made = emit::match(c.emit, c.cotangent, c.operand(0));
+  set_attributes(c.emit[made], annotation_attributes{.of_gradient = true});
+  c.give(0, made);
 }
 
 namespace detail {

@@ -362,18 +362,23 @@ class factor_choice {
       const placed_windows windows = windows_over(g_, id, k, rule, split);
       if (windows.count > 0) return price_of_windows(value, wanted, windows);
     }
-    return program_.variant_as(value, wanted) >= 0 || program_.is_made_from_nothing(value)
-               ? 0
-               : price_of_reshard(from.shape, program_[value].type, from.placement, wanted);
+    if (program_.variant_as(value, wanted) >= 0 || program_.is_made_from_nothing(value)) return 0;
+    if (const auto again = program_.padding_around(value, wanted); again.inner >= 0)
+      return price_of_windows(again.inner, again.wanted, again.windows);
+    return price_of_reshard(from.shape, program_[value].type, from.placement, wanted);
   }
   /// The bytes that windows need and a device lacks: the most of some devices, among them those at both borders of the
   /// mesh and one within. How many are asked does not depend on the mesh.
   [[nodiscard]] constexpr double price_of_windows(int value, const sharding& wanted,
                                                   const placed_windows& windows) const {
+    if (const auto again = program_.padding_around(value, wanted); again.inner >= 0)
+      return price_of_windows(again.inner, again.wanted, again.windows);
     const layout& from = program_.layout_of(value);
     const dtype type = program_[value].type;
     if (const sharding home = local_program::at_home(mesh_, from, wanted, windows); home.rank >= 0) {
-      return program_.variant_as(value, home) >= 0 ? 0 : price_of_reshard(from.shape, type, from.placement, home);
+      if (program_.variant_as(value, home) >= 0) return 0;
+      if (!program_.brings_less(from, home, wanted, windows))
+        return price_of_reshard(from.shape, type, from.placement, home);
     }
     const int devices = mesh_.devices();
     const int step = devices <= 8 ? 1 : devices / 7;

@@ -87,16 +87,16 @@ class halo_joiner {
   constexpr graph run() {
     int exchanges = 0;
     for (int id = 0; id < g_.size; ++id) exchanges += is_halo(id) ? 1 : 0;
-    if (exchanges < 2) return static_cast<graph&&>(from_);
+    if (exchanges == 0) return static_cast<graph&&>(from_);
+    if (exchanges == 1) return with_what_is_read(from_);
     for (int id = 0; id < g_.size; ++id) {
       if (is_halo(id)) ask(g_[id].operand[0], g_[id].annotation, windows_of(g_[id]), id);
     }
     const int direct = regions_.size();
-    if (direct == exchanges && !compute_some()) return static_cast<graph&&>(from_);
+    if (direct == exchanges && !compute_some()) return with_what_is_read(from_);
     if (direct != exchanges) compute_some();
     rebuild();
-    leave_out_unread();
-    return static_cast<graph&&>(result_);
+    return with_what_is_read(result_);
   }
 
  private:
@@ -576,9 +576,9 @@ class halo_joiner {
     return made;
   }
 
-  /// Values that only exchanges read that are no more.
-  constexpr void leave_out_unread() {
-    graph& all = result_;
+  /// Leaves out values that nothing reads: only exchanges did that are no more, or the partitioner has padded again
+  /// what it had padded.
+  static constexpr graph with_what_is_read(graph& all) {
     list<int> readers(all.code.size(), 0);
     const auto count = [&](const instruction& i, int by) {
       for (int k = 0; k < i.operand_count; ++k) readers[i.operand_at(k, all.further.data())] += by;
@@ -608,6 +608,7 @@ class halo_joiner {
       all.code[kept++] = i;
     }
     all.code.resize(kept);
+    return static_cast<graph&&>(all);
   }
 
   const mesh_shape& mesh_;

@@ -109,6 +109,7 @@ class local_program {
     if (const int made = variant_as(value, wanted); made >= 0) return made;
     const layout from = layout_of(value);
     if (is_made_from_nothing(value)) return made_again(value, wanted);
+    if (const padded_value again = padding_around(value, wanted); again.inner >= 0) return padded_again(value, again);
     const reshard_plan plan =
         plan_reshard(mesh_, from.shape, out_[value].type, from.placement, wanted, collective_latency);
     int result = value;
@@ -129,6 +130,42 @@ class local_program {
     const instruction& i = out_[value];
     return i.operand_count == 0 && structure_of(i) == structure::none && !i.op->facts.unique &&
            layout_of(value).placement.unreduced == 0;
+  }
+  /// The value of which another one is some elements and zeros around them, and the windows through which each device
+  /// would read what it needs of it; of inner -1 if there is none.
+  struct padded_value {
+    int inner = -1;
+    sharding wanted;
+    placed_windows windows;
+  };
+  /// A value that is zeros around another one (`pad`) may be made again in another layout, from the other one, so that
+  /// no zeros travel: [4@x, 1] that becomes a row of [4, 4@x] is sent to the device that has the row, and to no other.
+  [[nodiscard]] constexpr padded_value padding_around(int value, const sharding& wanted) const {
+    const instruction& i = out_[value];
+    padded_value none;
+    if (i.op->shifts == nullptr || i.op->windows == nullptr || i.operand_count != 1 || reads_windows(i)) return none;
+    const int inner = i.operand[0];
+    const layout& from = layout_of(inner);
+    const layout& whole = layout_of(value);
+    const bool is_partial = (whole.placement.unreduced | from.placement.unreduced | wanted.unreduced) != 0;
+    if (is_partial || reads_windows(out_[inner]) || whole.shape.elements() <= from.shape.elements()) return none;
+    padded_value found{inner, wanted, {}};
+    window of_dimension[max_rank];
+    const graph_view g = out_.result();
+    found.windows.dims = i.op->windows(g.view(value), 0, &of_dimension[0]);
+    for (int d = 0; d < from.shape.rank; ++d) {
+      if ((found.windows.dims >> static_cast<unsigned>(d) & 1U) == 0) continue;
+      found.windows.window[found.windows.count++] = place_window(of_dimension[d], d, whole.shape[d], wanted.dim[d]);
+    }
+    const std::int64_t lacking = elements_lacking(whole, wanted, placed_windows{});
+    return lacking > 0 && 2 * elements_lacking(from, wanted, found.windows) <= lacking ? found : none;
+  }
+  /// True if exchanging what windows need brings at most half as much as laying the value out as `home`, where all of
+  /// them find it.
+  [[nodiscard]] constexpr bool brings_less(const layout& from, const sharding& home, const sharding& wanted,
+                                           const placed_windows& windows) const {
+    if (agree(from.placement, home) || from.placement.unreduced != 0) return false;
+    return 2 * elements_lacking(from, wanted, windows) <= elements_lacking(from, home, placed_windows{});
   }
   /// The value as another element type, where it is: once for all readers that are in scope.
   constexpr int converted(int value, dtype type) {
@@ -158,13 +195,17 @@ class local_program {
   ///        walks both together, so devices must have the same box of both
   constexpr int read_through(int value, sharding wanted, const placed_windows& windows, int like = -1) {
     const layout from = layout_of(value);
+    if (const padded_value again = like < 0 ? padding_around(value, wanted) : padded_value{}; again.inner >= 0)
+      return read_through(padded_again(value, again), wanted, windows);
     if (like >= 0 && !reads_windows(out_[like])) {
       sharding home = layout_of(like).placement;
       home.unreduced = wanted.unreduced;
       return reshard(value, home);
     }
     if (like < 0 && !reads_windows(out_[value])) {
-      if (const sharding home = at_home(mesh_, from, wanted, windows); home.rank >= 0) return reshard(value, home);
+      const sharding home = at_home(mesh_, from, wanted, windows);
+      if (home.rank >= 0 && !(variant_as(value, home) < 0 && brings_less(from, home, wanted, windows)))
+        return reshard(value, home);
     }
     const int here = out_.loop;
     out_.loop = within_branch(out_, here, out_[value].loop);
@@ -271,6 +312,35 @@ class local_program {
     const extents shape = layout_of(value).shape;
     const instruction same = out_[value];
     const int result = append(same, shape, wanted);
+    out_.loop = here;
+    first_variant_[value] = variants_.push_back({result, first_variant_[value]});
+    return result;
+  }
+
+  /// The elements that devices lack for a layout of a value, or for what windows need of it, all together: of some
+  /// devices, so that the steps do not grow with the mesh.
+  [[nodiscard]] constexpr std::int64_t elements_lacking(const layout& from, const sharding& wanted,
+                                                        const placed_windows& windows) const {
+    const int devices = mesh_.devices();
+    const int step = devices <= 8 ? 1 : devices / 7;
+    std::int64_t lacking = 0;
+    for (int device = 0; device < devices; device += step) {
+      tensor_box box = box_of(mesh_, from.shape, wanted, device);
+      apply_windows(mesh_, from.shape, &windows.window[0], windows.count, device, box);
+      const tensor_box held = box_of(mesh_, from.shape, from.placement, device);
+      lacking += elements_of(box, wanted.rank) - elements_met(held, box, from.shape);
+    }
+    return lacking;
+  }
+  /// The same op on what each device reads through its windows.
+  constexpr int padded_again(int value, const padded_value& again) {
+    const int here = out_.loop;
+    out_.loop = within_branch(out_, here, out_[value].loop);
+    hoisted_ = hoisted_ || out_.loop != here;
+    const extents shape = layout_of(value).shape;
+    instruction same = out_[value];
+    same.operand[0] = read_through(again.inner, again.wanted, again.windows);
+    const int result = append(same, shape, again.wanted);
     out_.loop = here;
     first_variant_[value] = variants_.push_back({result, first_variant_[value]});
     return result;

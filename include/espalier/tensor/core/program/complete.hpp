@@ -68,7 +68,7 @@ class propagation_step {
     if (i.operand_count == 0) return false;
     if (copies_layout(i)) {
       if (forward) return copy(id, i.operand[1]);
-      return copy_open(i.operand[0], id);
+      return is_change_back(i) ? false : copy_open(i.operand[0], id);
     }
     gather(i, id, rule);
     bool changed = false;
@@ -87,6 +87,12 @@ class propagation_step {
            (requests_of(i) == layout_request::as_operand || structure_of(i) == structure::result);
   }
 
+  /// Whether it is the gradient of a change of layout. In `reshard<none>(x)` of x: f32[8@data], a cotangent that is a
+  /// sum over data stays one until it is scattered: split over data where it is made, as a loop may make it row by row,
+  /// it would be reduced there.
+  [[nodiscard]] static constexpr bool is_change_back(const instruction& i) {
+    return requests_of(i) == layout_request::as_operand && attributes_of<annotation_attributes>(i).of_gradient;
+  }
   /// Whether an instruction's result and its second operand are to have one layout.
   [[nodiscard]] static constexpr bool is_tied(const instruction& i) {
     return i.operand_count == 2 && requests_of(i) == layout_request::as_partner;
