@@ -273,7 +273,7 @@ struct mapped_function<Function, std::integer_sequence<int, Dims...>, out_dims_t
 /// inside of it, and the gradient of all. A mesh axis may split the dimension; what is independent sends nothing. Where
 /// calls disagree on a predicate, a branch is run for all, and a loop until the last has finished: those that have keep
 /// what they have. A key gives each call its own numbers if it is mapped. Annotations inside of f say nothing of the
-/// new dimension.
+/// new dimension. A region by hand may be in f; and in a region the collectives of f send those of all calls together.
 ///
 ///     const auto scores = ep::vmap<0, ep::unmapped>([](auto x, auto w) { return ep::matmul(w, x); })(xs, w);
 ///     // xs f32<32, 64>, w f32<10, 64>: f32<32, 10>
