@@ -14,6 +14,11 @@
 // Whether the compiled part may have kernel sets for more than the program's own flags allow.
 #if defined(ESPALIER_COMPILED) && defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX512F__)
 #define ESPALIER_HAS_LOOPS_OF_SETS 1
+#if defined(__clang__)  // which knows no such preference of a function
+#define ESPALIER_AVX512_TARGET "avx2,fma,bmi,bmi2,avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
+#else
+#define ESPALIER_AVX512_TARGET "avx2,fma,bmi,bmi2,avx512f,avx512bw,avx512cd,avx512dq,avx512vl,prefer-vector-width=512"
+#endif
 #else
 #define ESPALIER_HAS_LOOPS_OF_SETS 0
 #endif
@@ -171,10 +176,7 @@ template <class T, kernels::loop_step... Steps> struct chain_loop {
   static void run_base(const kernels::loop_call& call) { run(call); }
 #if ESPALIER_HAS_LOOPS_OF_SETS
   [[gnu::target("avx2,fma,bmi,bmi2")]] static void run_avx2(const kernels::loop_call& call) { run(call); }
-  [[gnu::target("avx2,fma,bmi,bmi2,avx512f,avx512bw,avx512cd,avx512dq,avx512vl,prefer-vector-width=512")]] static void
-  run_avx512(const kernels::loop_call& call) {
-    run(call);
-  }
+  [[gnu::target(ESPALIER_AVX512_TARGET)]] static void run_avx512(const kernels::loop_call& call) { run(call); }
 #endif
 
   ESPALIER_ALWAYS_INLINE static void run(const kernels::loop_call& call) {
