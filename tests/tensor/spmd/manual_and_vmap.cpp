@@ -262,6 +262,44 @@ real plain_layers(const plains& in) {
   return sum + sines * all;
 }
 
+// --- regions in regions ----------------------------------------------------------------------------------------------
+
+/// What is computed again communicates along the axes of both regions.
+template <class On> struct nested_regions {
+  using data = typename On::data;
+  using model = typename On::model;
+  constexpr auto operator()(auto x, auto w) const {
+    const auto loss = [](auto all, auto weights) {
+      const auto inner = [](auto rows, auto whole) {
+        const auto innermost = [](auto part, auto own) {  // f64[4 / data, 8 / model], f64[8 / model]
+          const auto again = ep::checkpoint([](auto s, auto t) {
+            const auto scores = spmd::psum<model>(ep::matmul(s, t));
+            return spmd::psum<data>(ep::sum(ep::tanh(scores) * scores));
+          });
+          return again(part, own);
+        };
+        return ep::manual<model>(innermost, ep::in_specs<ep::dims<ep::none, model>, ep::dims<model>>(),
+                                 ep::out_specs<ep::dims<>>())(rows, whole);
+      };
+      return ep::manual<data>(inner, ep::in_specs<ep::dims<data>, ep::dims<>>(), ep::out_specs<ep::dims<>>())(all,
+                                                                                                              weights);
+    };
+    const auto both = ep::value_and_grad<0, 1>(loss)(x, w);
+    return ep::results(both.value, both.gradient);
+  }
+};
+template <class On>
+using nested_program = ep::program<typename On::mesh, nested_regions<On>, ep::f64<4, 8>, ep::f64<8>>;
+real plain_nested(const plains& in) {
+  real sum = 0;
+  for (int r = 0; r < 4; ++r) {
+    real score = 0;
+    for (int i = 0; i < 8; ++i) score += in[0](r, i) * in[1](i);
+    sum += std::tanh(score) * score;
+  }
+  return sum;
+}
+
 // --- trees -----------------------------------------------------------------------------------------------------------
 
 template <class Leaf> struct dense {
@@ -376,6 +414,10 @@ TEST_CASE("every collective under a map in a region", "[manual][vmap]") {
 TEST_CASE("maps, checkpoints and regions in one another", "[manual][vmap]") {
   const plains in{wave(6, {3, 2, 4}), wave(7, {4, 8}, 0.5)};
   everywhere<layers_program>(all_meshes{}, in, value_and_slopes(plain_layers, in, 2), 1e-7);
+}
+TEST_CASE("a checkpoint in a region in a region", "[manual]") {
+  const plains in{wave(14, {4, 8}), wave(15, {8})};
+  everywhere<nested_program>(all_meshes{}, in, value_and_slopes(plain_nested, in, 2), 1e-7);
 }
 TEST_CASE("trees of parameters as operands and results of a region", "[manual]") {
   const plains in{wave(9, {3}), wave(10, {depth, 3, 3}), wave(11, {depth, 3}), wave(12, {3, 3}), wave(13, {3})};
