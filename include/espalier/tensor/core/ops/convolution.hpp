@@ -113,7 +113,11 @@ template <bool Reversed>
   return ((1U << static_cast<unsigned>(spatial)) - 1U) << 1U;
 }
 
-template <convolved Result> constexpr mapped_value map_convolution(map_context& c);
+// (No templates: clang would instantiate those only at the end of the file, too late for programs, which are
+// constants.)
+constexpr mapped_value map_to_output(map_context& c);
+constexpr mapped_value map_to_input(map_context& c);
+constexpr mapped_value map_to_filter(map_context& c);
 constexpr void convolution_gradient(gradient_context& c);
 constexpr void input_gradient_gradient(gradient_context& c);
 constexpr void filter_gradient_gradient(gradient_context& c);
@@ -229,7 +233,7 @@ inline constexpr op_info convolution{.name = "convolution",
                                      .flops = detail::convolution_flops,
                                      .windows = detail::convolution_windows<false>,
                                      .positional = true,
-                                     .map = detail::map_convolution<detail::convolved::output>};
+                                     .map = detail::map_to_output};
 /// Operands: the cotangent of a convolution's result, and its filter.
 inline constexpr op_info convolution_input_gradient{.name = "convolution_input_gradient",
                                                     .spread = propagation::dimensional,
@@ -240,7 +244,7 @@ inline constexpr op_info convolution_input_gradient{.name = "convolution_input_g
                                                     .flops = detail::input_gradient_flops,
                                                     .windows = detail::convolution_windows<true>,
                                                     .positional = true,
-                                                    .map = detail::map_convolution<detail::convolved::input>};
+                                                    .map = detail::map_to_input};
 /// Operands: a convolution's input, and the cotangent of its result.
 inline constexpr op_info convolution_filter_gradient{.name = "convolution_filter_gradient",
                                                      .spread = propagation::dimensional,
@@ -251,7 +255,7 @@ inline constexpr op_info convolution_filter_gradient{.name = "convolution_filter
                                                      .flops = detail::filter_gradient_flops,
                                                      .windows = detail::convolution_windows<false>,
                                                      .positional = true,
-                                                     .map = detail::map_convolution<detail::convolved::filter>};
+                                                     .map = detail::map_to_filter};
 }  // namespace ops
 
 namespace detail {
@@ -286,6 +290,9 @@ template <convolved Result> constexpr mapped_value map_convolution(map_context& 
   made.shape[last] *= c.lanes();
   return {emit::reshape(b, b.append(made), split), last};
 }
+constexpr mapped_value map_to_output(map_context& c) { return map_convolution<convolved::output>(c); }
+constexpr mapped_value map_to_input(map_context& c) { return map_convolution<convolved::input>(c); }
+constexpr mapped_value map_to_filter(map_context& c) { return map_convolution<convolved::filter>(c); }
 
 constexpr void convolution_gradient(gradient_context& c) {
   const int x = c.operand(0);
