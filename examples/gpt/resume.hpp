@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/json.hpp>
 #include <espalier/io.hpp>
 
 #include <charconv>

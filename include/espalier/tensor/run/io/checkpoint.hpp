@@ -7,6 +7,7 @@
 #include <espalier/base/dtype.hpp>
 #include <espalier/tensor/core/graph/named_leaves.hpp>
 #include <espalier/tensor/run/execute/array.hpp>
+#include <espalier/tensor/run/execute/together.hpp>
 #include <espalier/tensor/run/io/error.hpp>
 #include <espalier/tensor/run/io/load_options.hpp>
 #include <espalier/tensor/run/io/safetensors.hpp>

@@ -4,6 +4,8 @@
 
 #include <espalier/tensor/core/graph/tree.hpp>
 #include <espalier/tensor/run/execute/array.hpp>
+#include <espalier/tensor/run/execute/together.hpp>
+#include <espalier/tensor/run/io/permutation.hpp>
 #include <espalier/tensor/run/io/row_file.hpp>
 
 #include <boost/hana/define_struct.hpp>
