@@ -287,8 +287,7 @@ struct meaning_by_hand {
   std::vector<dtype> result_types(program.out.size());
   const graph& shard = program.shard;
   std::size_t count = 0;
-  for (int id = 0; id < shard.code.size(); ++id) {
-    const instruction& i = shard.code[id];
+  for (const instruction& i : shard.code) {
     if (i.op == &ops::argument) types[count++] = i.type;
     if (i.op == &ops::result)
       result_types[static_cast<std::size_t>(attributes_of<border_attributes>(i).number)] = i.type;
