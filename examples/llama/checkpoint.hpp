@@ -8,6 +8,7 @@
 #include <espalier/io.hpp>
 #include <espalier/nn.hpp>
 #include <espalier/runner.hpp>
+#include <espalier/tensor/run/io/safetensors_header.hpp>
 
 #include <array>
 #include <cstddef>

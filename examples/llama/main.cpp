@@ -10,6 +10,7 @@
 
 #include <espalier/report.hpp>
 #include <espalier/runner.hpp>
+#include <espalier/tensor/run/io/safetensors_header.hpp>
 
 #include <algorithm>
 #include <chrono>
