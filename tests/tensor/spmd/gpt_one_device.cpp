@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 // optimised: never
+// built: once
 
 // The results with which the other gpt_*.cpp compare: one program a file, so that each compiles in little memory.
 #include <support/tiny_gpt.hpp>

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
+// built: once
 #include <espalier/core.hpp>
 #include <espalier/search.hpp>
 
