@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
+// built: once
 //
 // The kernels that programs take from the compiled part (kernels/kernel_set.hpp). Which instruction set serves is tried
 // by tests/install/consumer/kernel_sets.cpp; here: all that programs may ask for is there, and makes what a program's

@@ -2,8 +2,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-// Which kernel set a processor gets.
+// Which kernel set a processor gets. Where all files have their own kernels (ESPALIER_OWN_KERNELS), there is none.
+#include <espalier/tensor/run/kernels/kernel_set.hpp>
+#if !defined(ESPALIER_OWN_KERNELS)
 #include <espalier/tensor/run/kernels/impl/kernel_set.ipp>
+#endif
 
 #include <cstdlib>
 
@@ -16,7 +19,11 @@ extern "C" const void* espalier_kernels_avx512();
 namespace espalier::detail {
 
 inline const kernels::kernel_set& choose_kernel_set() {
+#if defined(ESPALIER_OWN_KERNELS)
+  static const kernels::kernel_set base;
+#else
   static const kernels::kernel_set base = make_kernel_set(kernels::set_level::base);
+#endif
 #if defined(ESPALIER_KERNEL_SETS)
   const char* const text = std::getenv("ESPALIER_KERNELS");
   const char* const wanted = text == nullptr ? "" : text;
