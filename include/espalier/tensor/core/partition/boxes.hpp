@@ -206,11 +206,14 @@ constexpr void for_each_window_piece(const mesh_shape& mesh, graph_view g, int i
 [[nodiscard]] constexpr int most_window_pieces(graph_view g, int id) {
   if (!reads_windows(g[id]) || !is_collective(g[id].op, collective::exchange)) return 1;
   const auto moves = attributes_of<collective_attributes>(g[id]);
+  const instruction& held = g.operand(id, 0);
+  const extents& shape = g.annotations[held.annotation].shape;
   int most = 1;
   for (int n = 0; n < moves.window_count; ++n) {
     const placed_window& w = g.windows[moves.first_window + n];
-    // What a single tap brings, and what a device holds, are together at most one element longer than the circle.
-    if (w.wraps && w.size > 1) most *= 2;
+    // What one device holds of a circle and what another needs meet at both ends only if they go around it together and
+    // have two elements more: also a window of one tap, where a device holds nearly all of the circle, or all of it.
+    if (w.wraps && held.shape[w.dim] + g[id].shape[w.dim] >= shape[w.dim] + 2) most *= 2;
   }
   return most;
 }

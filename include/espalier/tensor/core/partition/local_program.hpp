@@ -165,10 +165,6 @@ class local_program {
   [[nodiscard]] constexpr bool brings_less(const layout& from, const sharding& home, const sharding& wanted,
                                            const placed_windows& windows) const {
     if (agree(from.placement, home) || from.placement.unreduced != 0) return false;
-    // What wraps around is read in two pieces, and a dimension that every device has is not cut into them.
-    for (int n = 0; n < windows.count; ++n) {
-      if (windows.window[n].wraps) return false;
-    }
     return 2 * elements_lacking(from, wanted, windows) <= elements_lacking(from, home, placed_windows{});
   }
   /// The value as another element type, where it is: once for all readers that are in scope.

@@ -3,6 +3,7 @@
 #pragma once
 
 // Which kernel set a processor gets. Where all files have their own kernels (ESPALIER_OWN_KERNELS), there is none.
+#include <espalier/tensor/run/kernels/gemm.hpp>
 #include <espalier/tensor/run/kernels/kernel_set.hpp>
 #if !defined(ESPALIER_OWN_KERNELS)
 #include <espalier/tensor/run/kernels/impl/kernel_set.ipp>
@@ -20,7 +21,7 @@ namespace espalier::detail {
 
 inline const kernels::kernel_set& choose_kernel_set() {
 #if defined(ESPALIER_OWN_KERNELS)
-  static const kernels::kernel_set base;
+  static const kernels::kernel_set base{.tile_rows = tile_sizes<float>::rows};
 #else
   static const kernels::kernel_set base = make_kernel_set(kernels::set_level::base);
 #endif
