@@ -21,6 +21,11 @@
 
 namespace espalier::detail {
 
+/// What a step of a chain that leaves out upper triangles has to do with its mask. Of a block of rows the mask hides
+/// nothing before the first row's own column: there a step that `makes` it has nothing to do, and one that `applies` it
+/// hands its operand on.
+enum class mask_part : std::uint8_t { none, makes, applies, applies_in_place };
+
 /// Finds the fused chains that may leave out the upper triangles of the squares they work on.
 class causal_finder {
  public:
@@ -29,13 +34,17 @@ class causal_finder {
         side_(static_cast<std::size_t>(t.launch_count), 0),
         relies_on_(static_cast<std::size_t>(t.launch_count)),
         least_(static_cast<std::size_t>(t.step_count), -unbounded),
+        mask_(static_cast<std::size_t>(t.step_count), mask_part::none),
         hidden_(static_cast<std::size_t>(t.code.size), content::any),
         low_(static_cast<std::size_t>(t.code.size), 0) {
     for (int u = 0; u < t_.launch_count; ++u) {
       if (!t_.launches[u].fused || !is_suitable(t_.chains[u])) continue;
       const fused_chain& c = t_.chains[u];
       side_[static_cast<std::size_t>(u)] = side_of(c, u);
-      if (side(u) > 0) continue;
+      if (side(u) > 0) {
+        find_mask(c, u);
+        continue;
+      }
       // Computed as a whole, and no launch looks at its maxima.
       for (int s = c.first_step; s < c.first_step + c.step_count; ++s) hidden(t_.steps[s].instruction) = content::any;
     }
@@ -48,6 +57,7 @@ class causal_finder {
   /// A maximum that step `s` finds and that is not greater than this belongs to a row that is hidden entirely.
   [[nodiscard]] double least(int s) const { return least_[static_cast<std::size_t>(s)]; }
   [[nodiscard]] bool looks_at_maxima(int s) const { return least(s) > -unbounded; }
+  [[nodiscard]] mask_part mask(int s) const { return mask_[static_cast<std::size_t>(s)]; }
 
  private:
   /// The content of a value at the positions whose key is hidden.
@@ -74,6 +84,61 @@ class causal_finder {
       if (t_.where[to.value].space == memory_space::argument) return false;
       const int root = t_.root[to.value];  // none of what only a row region has, a few rows at a time
       if (root >= 0 && structure_of(t_.code[root]) == structure::loop_carry) return false;
+    }
+    return true;
+  }
+
+  void find_mask(const fused_chain& c, int u) {
+    for (int s = c.first_step + c.step_count - 1; s >= c.first_step; --s) {
+      const fused_step& step = t_.steps[s];
+      if (!step.result_wide || step.accumulates) continue;
+      const op_facts& facts = op_of(step).facts;
+      mask_part part = mask_part::none;
+      if (facts.masks == masking::choice && is_causal(c, step)) {
+        const bool hands_on = step.wide[1] && step.operand_type[1] == step.type &&
+                              step.operand[1].kind != source_kind::constant &&
+                              step.operand[1].kind != source_kind::shifted;
+        if (hands_on) part = may_overwrite(c, u, s) ? mask_part::applies_in_place : mask_part::applies;
+      } else if (step.result.kind == source_kind::temporary &&
+                 (facts.masks == masking::order || facts.values == pattern::index) && only_makes_mask(c, s)) {
+        part = mask_part::makes;
+      }
+      mask_[static_cast<std::size_t>(s)] = part;
+    }
+  }
+  [[nodiscard]] bool reads(const fused_step& step, int k, int value) const {
+    return step.operand[k].kind != source_kind::constant && step.operand[k].value == value;
+  }
+  /// Whether all that read step s make the mask, or apply it. @pre it is known of the steps after s
+  [[nodiscard]] bool only_makes_mask(const fused_chain& c, int s) const {
+    for (int reader = s + 1; reader < c.first_step + c.step_count; ++reader) {
+      const fused_step& step = t_.steps[reader];
+      for (int k = 0; k < step.operand_count; ++k) {
+        if (!reads(step, k, t_.steps[s].instruction) || mask(reader) == mask_part::makes) continue;
+        if (mask(reader) == mask_part::none || k != 0) return false;
+      }
+    }
+    return true;
+  }
+  /// Whether what step s makes may be where its operand 1 is: what only a row region has, which nobody else reads; and
+  /// the chain, whose results may be there too, reads no more of it once it has stored one.
+  [[nodiscard]] bool may_overwrite(const fused_chain& c, int u, int s) const {
+    const fused_step& step = t_.steps[s];
+    const fused_source& from = step.operand[1];
+    if (from.kind != source_kind::memory || step.result.kind != source_kind::temporary) return false;
+    if (!t_.stored[from.value] || t_.root[from.value] >= 0 || t_.launch_of[from.value] == u) return false;
+    for (int reader = 0; reader < t_.code.size; ++reader) {
+      for (int k = 0; k < t_.code[reader].operand_count; ++k) {
+        if (t_.code.operand_at(t_.code[reader], k) == from.value && reader != step.instruction) return false;
+      }
+    }
+    bool is_written = false;
+    for (int reader = c.first_step; reader < c.first_step + c.step_count; ++reader) {
+      const fused_step& other = t_.steps[reader];
+      for (int k = 0; k < other.operand_count; ++k) {
+        if (reads(other, k, step.instruction) && is_written) return false;
+      }
+      is_written = is_written || other.result.kind == source_kind::memory;
     }
     return true;
   }
@@ -211,6 +276,7 @@ class causal_finder {
   std::vector<std::int64_t> side_;
   std::vector<std::vector<int>> relies_on_;
   plain_vector<double> least_;  // by step
+  plain_vector<mask_part> mask_;
   plain_vector<content> hidden_;
   /// The number that a mask, or a maximum under one, has where keys are hidden.
   plain_vector<double> low_;

@@ -167,6 +167,10 @@ template <class Kernels> class chain_runner {
       for (int k = 0; k < step.operand_count; ++k) {
         placed.operand[k] = cursor_of(chain, step.operand[k], step.wide[k], step.operand_type[k],
                                       &numbers_[static_cast<std::size_t>(3 * s + k)], address);
+        if (step.operand[k].kind == source_kind::temporary) {
+          const int maker = step_making(chain, t_.steps, n, step.operand[k].value);
+          if (maker >= 0 && steps[maker].mask == mask_part::applies_in_place) placed.operand[k] = steps[maker].result;
+        }
         if (step.operand[k].kind != source_kind::shifted) continue;
         const shifted_rows& rows = t_.shifted[step.operand[k].shifted];
         const instruction_boxes* boxes[shifted_rows::most]{};
@@ -186,6 +190,8 @@ template <class Kernels> class chain_runner {
       placed.is_stored = !step.accumulates && step.result.kind == source_kind::memory && step.result_wide;
       placed.is_streamed = false;
       placed.is_looked_at = causal_.looks_at_maxima(s);
+      placed.mask = causal_.mask(s);
+      if (placed.mask == mask_part::applies_in_place) placed.result = placed.operand[1];
       placed.type = step.type;
       placed.boxes = boxes_of(step.instruction);
     }
@@ -354,6 +360,9 @@ template <class Kernels> class chain_runner {
       call.rows = smaller_of(c.block_rows, c.rows - row);
       call.columns = seen_columns(c, side, row);
       call.first_row = row;
+      // No row of the block hides a column before its own.
+      const std::int64_t known =
+          side > 0 && !checks ? row % side / kernels::triangle_grain * kernels::triangle_grain : 0;
       for (int n = 0; n < c.step_count; ++n) {
         const step_type& step = steps[n];
         for (int k = 0; k < step.operand_count; ++k) {
@@ -365,7 +374,11 @@ template <class Kernels> class chain_runner {
         if (step.is_streamed) call.result.data = scratch + scratch_layout::streamed(c);
         call.boxes = step.boxes;
         following.fetch(lines);
-        step.function(call);
+        if (known > 0 && step.mask != mask_part::none) {
+          run_near_diagonal(step, t_.steps[c.first_step + n], call, known);
+        } else {
+          step.function(call);
+        }
         if (checks) check_block(call, t_.steps[c.first_step + n], c);
         if (side > 0 && step.is_looked_at && !are_seen(call, step.type, causal_.least(c.first_step + n))) {
           spreads_[static_cast<std::size_t>(u)].store(true, std::memory_order_relaxed);
@@ -379,6 +392,28 @@ template <class Kernels> class chain_runner {
     }
     if (streams) finish_streaming();
     return true;
+  }
+
+  /// Runs a step that makes or applies a mask, which hides none of the first `known` columns.
+  static void run_near_diagonal(const step_type& step, const fused_step& what, const kernels::block_call& call,
+                                std::int64_t known) {
+    const std::int64_t size = step.result.size;
+    if (step.mask == mask_part::applies) {
+      const auto* from = static_cast<const char*>(call.operand[1].data);
+      auto* to = static_cast<char*>(call.result.data);
+      for (std::int64_t r = 0; r < call.rows; ++r) {
+        std::memcpy(to + r * call.result.row * size, from + r * call.operand[1].row * size,
+                    static_cast<std::size_t>(known * size));
+      }
+    }
+    kernels::block_call near = call;
+    near.columns -= known;
+    near.first_column += known;
+    for (int k = 0; k < step.operand_count; ++k) {
+      if (what.wide[k]) near.operand[k].data = static_cast<char*>(near.operand[k].data) + known * step.operand[k].size;
+    }
+    near.result.data = static_cast<char*>(near.result.data) + known * size;
+    step.function(near);
   }
 
   /// Looks at the rows that a step has made.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/base/light_std/extremes.hpp>
+#include <espalier/tensor/run/execute/causal.hpp>
 #include <espalier/tensor/run/execute/tables.hpp>
 
 #include <cstdint>
@@ -46,6 +47,7 @@ template <class Function> struct placed_step {
   bool is_stored = false;  // a row in memory for each row of the chain
   bool is_looked_at = false;
   bool is_streamed = false;  // what it stores goes past the caches
+  mask_part mask = mask_part::none;
   dtype type = dtype::f32;
   const instruction_boxes* boxes = nullptr;
 };

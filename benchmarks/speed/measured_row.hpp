@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "../machine.hpp"
+
+#include <espalier/tensor/core/program/program.hpp>
+#include <espalier/tensor/run/execute/gather.hpp>
+#include <espalier/tensor/run/execute/runner.hpp>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+/// Rows of the suite `speed`: one operator or layer on one device, against current frameworks on the same numbers
+/// (benchmarks/peers/speed/rows.py).
+namespace espalier::benchmarks {
+
+/// What a row reads and multiplies at least: its time is shown beside the machine's own rates for that.
+struct least_work {
+  double bytes = 0;
+  double flops = 0;
+};
+
+/// Element i of an argument, as rows.py draws it too: floats from -2 to 2, integers below `limit`, in no order.
+[[nodiscard]] inline double drawn(std::int64_t i, int argument) {
+  return static_cast<double>((i * 7919 + argument * 104729) % 4001) / 1000.0 - 2.0;
+}
+[[nodiscard]] inline std::int64_t drawn_index(std::int64_t i, std::int64_t limit) {
+  return i * 7919 % 4001 * limit / 4001;
+}
+
+/// How the arguments of a row are drawn.
+struct inputs {
+  /// Integers are below.
+  std::int64_t index_limit = 1;
+  /// An argument that is not negative (a second moment): the squares of what is drawn. -1: none.
+  int squared = -1;
+};
+
+/// Fills an argument.
+struct filler {
+  int argument = 0;
+  inputs how;
+
+  template <class Tensor> void operator()(sharded_array<Tensor>& array) const {
+    using element = typename sharded_array<Tensor>::value_type;
+    array.for_each([&](element& e, std::int64_t i) {
+      if constexpr (std::is_integral_v<element>) {
+        e = static_cast<element>(drawn_index(i, how.index_limit));
+      } else {
+        const auto x = static_cast<float>(drawn(i, argument));
+        e = static_cast<element>(argument == how.squared ? x * x : x);
+      }
+    });
+  }
+};
+
+/// The mean magnitude of a result, printed beside its time: rows.py finds the same.
+template <class Tensor> double mean_magnitude(world& here, const sharded_array<Tensor>& array) {
+  double sum = 0;
+  std::int64_t count = 0;
+  for (const auto e : gather(here, array)) {
+    const auto value = static_cast<double>(e);
+    sum += value < 0 ? -value : value;
+    ++count;
+  }
+  return sum / static_cast<double>(count);
+}
+
+class speed_rows {
+ public:
+  /// @param rows the rows to measure: a name, or a part of it up to a slash
+  speed_rows(world& here, std::string_view rows) : here_(here), wanted_(rows) {}
+
+  [[nodiscard]] bool wants(std::string_view row) const {
+    return row == wanted_ || (row.starts_with(wanted_) && row[wanted_.size()] == '/');
+  }
+  /// Measures a program of arrays on one device: median milliseconds, and how far that is from the machine's own rate.
+  template <class F, class... Specs> void measure(std::string_view row, least_work least, inputs how = {}) {
+    if (!wants(row)) return;
+    using measured = program<mesh<>, F, Specs...>;
+    runner<measured> run(here_);
+    measure_with(row, least, how, run, std::make_integer_sequence<int, sizeof...(Specs)>{});
+  }
+  /// The median of as many calls as take a second, 5 to 50.
+  template <class Body> double milliseconds(const Body& body) const {
+    const double once = median_seconds(body, {2, 3});
+    int count = static_cast<int>(1.0 / (once + 1e-9));
+    count = count < 5 ? 5 : count > 50 ? 50 : count;
+    return median_seconds(body, {0, count}) * 1e3;
+  }
+  /// The line of a row, elements/exp, which is called elements_2t/exp on two threads.
+  static void line(std::string_view row, double milliseconds, least_work least, double magnitude) {
+    const char* const threads = std::getenv("OMP_NUM_THREADS");
+    std::string name(row);
+    name.insert(name.find('/'), std::string("_") + (threads == nullptr ? "all" : threads) + "t");
+    std::string more = "\"mean_magnitude\": " + std::to_string(magnitude);
+    if (least.bytes > 0) more += ", \"GB/s\": " + std::to_string(least.bytes / milliseconds * 1e-6);
+    if (least.flops > 0) more += ", \"GFLOP/s\": " + std::to_string(least.flops / milliseconds * 1e-6);
+    report(name, "ours", milliseconds, "ms", more);
+  }
+
+ private:
+  template <class Program, int... I>
+  void measure_with(std::string_view row, least_work least, inputs how, runner<Program>& run,
+                    std::integer_sequence<int, I...> /*all*/) {
+    auto arguments = std::make_tuple(run.template argument<I>()...);
+    (filler{I, how}(std::get<I>(arguments)), ...);
+    double magnitude = 0;
+    const auto& result = run(std::get<I>(arguments)...);
+    if constexpr (requires { result.template get<0>(); }) {
+      magnitude = mean_magnitude(here_, result.template get<0>());
+    } else {
+      magnitude = mean_magnitude(here_, result);
+    }
+    line(row, milliseconds([&] { keep(run(std::get<I>(arguments)...)); }), least, magnitude);
+  }
+
+  world& here_;
+  std::string_view wanted_;
+};
+
+void measure_elements(speed_rows& rows);
+void measure_attention(speed_rows& rows);
+void measure_products(speed_rows& rows);
+
+}  // namespace espalier::benchmarks
