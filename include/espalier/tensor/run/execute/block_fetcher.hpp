@@ -87,10 +87,6 @@ template <class Step> class block_fetcher {
   bool writes_ = false;
 };
 
-/// With fewer steps a block is done before what was fetched for the next one arrives: the hardware, which finds out by
-/// itself where one step passes over memory, fetches better.
-inline constexpr int least_fetched_steps = 4;
-
 /// Cache lines of a block to be fetched with each step; 0 where the hardware does it: where rows are long, and where
 /// steps are few.
 template <class Step> [[nodiscard]] std::int64_t lines_of_step(const fused_chain& c, const Step* steps) {

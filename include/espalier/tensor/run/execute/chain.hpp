@@ -86,7 +86,7 @@ template <class Kernels> class chain_runner {
     if (run_as_loop(u, steps, threads)) return;
     for (bool again = true; again;) {
       const std::int64_t triangle = side(u);
-      if (triangle == 0) choose_streamed(chain, steps);
+      if (triangle == 0) choose_streamed(chain, steps, least_passed_to_stream(chain));
       if (threads == 1) {
         run_blocks(u, triangle, steps, 0, blocks, scratch);
       } else {

@@ -80,14 +80,20 @@ struct scratch_layout {
   }
 };
 
+/// With fewer steps a block is done before what was fetched for the next one arrives: the hardware, which finds out by
+/// itself where one step passes over memory, fetches better.
+inline constexpr int least_fetched_steps = 4;
+
 /// A chain that passes over at least as many bytes streams results: little of them would still be in a cache when they
-/// are read, and a line that is not written past the caches is read first.
-inline constexpr std::int64_t least_streamed_chain = std::int64_t{32} << 20;
+/// are read, and a line that is not written past the caches is read first. Where the hardware fetches, it fetches that
+/// line too, and what streaming saves is lost in moving each block a second time, but for results that no cache holds.
+[[nodiscard]] constexpr std::int64_t least_passed_to_stream(const fused_chain& c) {
+  return std::int64_t{c.step_count < least_fetched_steps ? 128 : 32} << 20;
+}
 
 /// Decides which steps stream what they store: results that no step of the chain reads, in memory of which none reads,
 /// if the chain passes over at least `least` bytes. `steps` are placed.
-template <class Step>
-void choose_streamed(const fused_chain& c, Step* steps, std::int64_t least = least_streamed_chain) {
+template <class Step> void choose_streamed(const fused_chain& c, Step* steps, std::int64_t least) {
   if (!has_streaming_stores || c.is_cut()) return;
   const auto passes = [](const row_cursor& rows) { return rows.is_stream ? rows.size : 0; };
   std::int64_t bytes = 0;  // of an element of the chain
