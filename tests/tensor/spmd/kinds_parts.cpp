@@ -16,6 +16,9 @@ using Catch::Contains;
 
 namespace {
 
+/// For programs that run on meshes of two axes as well.
+using one_axis_too = few_or_all<meshes<on<1, 8>>, model_axis>;
+
 template <class Program> constexpr bool is_cut = Program::parts.count > Program::mesh::rank;
 template <class Program> constexpr bool is_silent = Program::collectives() == 0;
 
@@ -406,9 +409,6 @@ template <class On> struct doubled {
 /// It has no axis to cut.
 using whole_axis = ep::program<on<1, 4>::mesh, doubled<on<1, 4>>, ep::sharded<ep::f64<16>, on<1, 4>::model>>;
 using columns = ep::program<on<1, 4>::mesh, doubled<on<1, 4>>, ep::sharded<ep::f32<2, 4>, ep::none, on<1, 4>::model>>;
-
-/// For programs that run on meshes of two axes as well.
-using one_axis_too = few_or_all<meshes<on<1, 8>>, model_axis>;
 
 }  // namespace
 
