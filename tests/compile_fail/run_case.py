@@ -190,14 +190,15 @@ def check(options):
         print(f"{file.path}: {problem}")
     failed = bool(file.problems)
 
-    code, text, crash = compile_case(options.compiler, options.flags, file.path, None)
+    # The precompiled header is what the file includes first: the control means with it what it means without.
+    flags = options.flags
+    if options.precompiled:
+        flags = flags_with_first_include(options.compiler, flags, file.path, options.precompiled)
+    code, text, crash = compile_case(options.compiler, flags, file.path, None)
     if code != 0 or crash:
         print(f"control: must compile, and does not {crash}\n{text}")
         return 1
     rows = []
-    flags = options.flags
-    if options.precompiled:
-        flags = flags_with_first_include(options.compiler, flags, file.path, options.precompiled)
     for case in file.cases:
         code, text, crash = compile_case(options.compiler, flags, file.path, case)
         problems, found = [], Diagnostics(text)

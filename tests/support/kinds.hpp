@@ -322,12 +322,12 @@ template <class Few, class All> using few_or_all = All;
 template <class Few, class All> using few_or_all = Few;
 #endif
 
-/// Meshes of 1, 2, 4 and 8 devices: always one device, and the largest, whose parts are the smallest and most uneven.
-/// Two devices, where an axis has one part, are in the first list, two equal axes in the second.
-using both_axes = few_or_all<meshes<on<1, 1>, on<1, 2>, on<2, 4>>, meshes<on<1, 1>, on<1, 2>, on<2, 2>, on<2, 4>>>;
-using both_ways = few_or_all<meshes<on<1, 1>, on<2, 2>, on<4, 2>>, meshes<on<1, 1>, on<2, 1>, on<2, 2>, on<4, 2>>>;
-using data_axis = few_or_all<meshes<on<1, 1>, on<2, 1>, on<8, 1>>, meshes<on<1, 1>, on<2, 1>, on<4, 1>, on<8, 1>>>;
-using model_axis = few_or_all<meshes<on<1, 1>, on<1, 4>, on<1, 8>>, meshes<on<1, 1>, on<1, 2>, on<1, 4>, on<1, 8>>>;
+/// Meshes of 1, 2, 4 and 8 devices: always the largest, whose parts are the smallest and most uneven, and one other:
+/// one device in the lists of one split axis, an axis of one part in the first list, two equal axes in the second.
+using both_axes = few_or_all<meshes<on<1, 2>, on<2, 4>>, meshes<on<1, 1>, on<1, 2>, on<2, 2>, on<2, 4>>>;
+using both_ways = few_or_all<meshes<on<2, 2>, on<4, 2>>, meshes<on<1, 1>, on<2, 1>, on<2, 2>, on<4, 2>>>;
+using data_axis = few_or_all<meshes<on<1, 1>, on<8, 1>>, meshes<on<1, 1>, on<2, 1>, on<4, 1>, on<8, 1>>>;
+using model_axis = few_or_all<meshes<on<1, 1>, on<1, 8>>, meshes<on<1, 1>, on<1, 2>, on<1, 4>, on<1, 8>>>;
 
 /// Every file has its own: g++ names an instantiation after the alias it is given, not after the file that the alias is
 /// local to, so that two files with aliases of one name would share the program of one of them.

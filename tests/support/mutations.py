@@ -7,8 +7,9 @@ what it draws too rarely or what changes bytes alone, the next of TESTS.
     tests/support/mutations.py BUILD [number ...]
     tests/support/mutations.py --check
 
-BUILD: a folder configured with the preset `default`, whose flags are used. A mutation that no longer fits its file is
-an error: what it breaks has moved, and the list below has to follow. `--check` looks for that alone.
+BUILD: a folder configured with the preset `default` and ESPALIER_TEST_TOGETHER=OFF, whose flags are used. A mutation
+that no longer fits its file is an error: what it breaks has moved, and the list below has to follow. `--check` looks for
+that alone.
 """
 import json
 import os
@@ -244,7 +245,7 @@ def main():
         return
     build = pathlib.Path(sys.argv[1]).resolve()
     if not (build / "compile_commands.json").exists():
-        sys.exit(f"{build} is no build folder: configure one with the preset `default`")
+        sys.exit(f"{build} is no build folder: configure one with the preset `default` and -DESPALIER_TEST_TOGETHER=OFF")
     chosen = [int(n) for n in sys.argv[2:]] or range(1, len(MUTATIONS) + 1)
     work = build / "mutations"
     survivors = []

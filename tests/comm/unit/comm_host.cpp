@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 // timeout: 240
+// together: host
 #include <espalier/comm/host/fold.hpp>
 #include <espalier/comm/host/shape.hpp>
 #include <espalier/comm/host/staging.hpp>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 // processors: 1
+// together: host
 
 #include <espalier/comm/packing/pack.hpp>
 #include <espalier/comm/probe/arrivals.hpp>

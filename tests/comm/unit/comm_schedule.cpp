@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // optimised: yes
 // processors: 1
+// together: schedule
 
 #include <espalier/comm/schedule/circulant.hpp>
 #include <espalier/comm/schedule/from_routes.hpp>

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
+// together: engine
 
 #include <support/instrumented.hpp>
 #include <support/pipeline_steps.hpp>

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
+// together: engine
 
 // The cost of a partition, as the planner computes it: its clock, its memory, its cluster.
 // processors: 1

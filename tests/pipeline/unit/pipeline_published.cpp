@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
+// together: engine
 
 // DAPPLE: its latency formula, its placements, and the numbers that it prints.
 // processors: 1

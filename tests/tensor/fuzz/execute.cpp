@@ -40,7 +40,7 @@ namespace {
 using namespace espalier;
 using namespace espalier::test;
 
-constexpr long usual_cases = is_instrumented ? 1000 : 20000;
+constexpr long usual_cases = is_instrumented ? 500 : 10000;
 
 long from_environment(const char* name, long otherwise) {
   const char* const text = std::getenv(name);

@@ -193,7 +193,7 @@ std::string fault_of_stencil(std::uint32_t seed, std::int64_t& bytes_before, std
 }  // namespace
 
 TEST_CASE("random stencils execute on a mesh as they mean on one device", "[fuzz]") {
-  const long cases = from_environment("ESPALIER_FUZZ_CASES", is_instrumented ? 200 : 2000);
+  const long cases = from_environment("ESPALIER_FUZZ_CASES", is_instrumented ? 200 : 1000);
   const auto base = static_cast<std::uint32_t>(from_environment("ESPALIER_FUZZ_SEED", 1));
   int wrong = 0;
   int dearer = 0;

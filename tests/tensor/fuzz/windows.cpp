@@ -25,7 +25,7 @@
 // Random convolutions in one to three dimensions, with the gradients of both operands: through the partitioner and the
 // executor, on up to eight devices, against sums over the definition that know nothing of the library; and the elements
 // that exchanges bring, against those that devices lack by the same definition.
-// ESPALIER_CONVOLUTION_CASES: how many (300,000 if it is not set).
+// ESPALIER_CONVOLUTION_CASES: how many (100,000 if it is not set; tests/run --long: 300,000).
 
 namespace {
 
@@ -310,7 +310,7 @@ struct span {
 }
 
 [[nodiscard]] long convolution_cases() {
-  constexpr long usual = 300000;
+  constexpr long usual = 100000;
   const char* const given = std::getenv("ESPALIER_CONVOLUTION_CASES");
   return given == nullptr ? usual : std::atol(given);
 }

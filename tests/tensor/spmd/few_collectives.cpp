@@ -517,32 +517,40 @@ TEST_CASE("batch norm by hand is what one device computes", "[execute]") {
 }
 
 TEST_CASE("gradients of weights that a loop's body slices are reduced behind it", "[execute]") {
+#if ESPALIER_TEST_ALL_MESHES
   agrees<on<1, 1>::recurrent<4, 5>>();
   agrees<on<2, 1>::recurrent<4, 5>>();
+#endif
   agrees<on<4, 1>::recurrent<4, 5>>();
 }
 
 TEST_CASE("partials that meet whole terms are reduced once", "[execute]") {
+#if ESPALIER_TEST_ALL_MESHES
   agrees<on<1, 1>::attention>(1, 1e-5);
   agrees<on<1, 2>::attention>(1, 1e-5);
+#endif
   agrees<apart::attention>(1, 1e-5);
   agrees<on<2, 4>::attention>(1, 1e-5);
 }
 
 TEST_CASE("gradients of products in sixteen bits are reduced behind the loop", "[execute]") {
+#if ESPALIER_TEST_ALL_MESHES
   agrees<on<1, 1>::mixed<ep::dtype::bf16>>(1, 2e-2);
   agrees<on<2, 1>::mixed<ep::dtype::bf16>>(1, 2e-2);
+#endif
   agrees<apart::mixed<ep::dtype::bf16>>(1, 2e-2);
   agrees<on<4, 2>::mixed<ep::dtype::bf16>>(1, 2e-2);
   agrees<apart::mixed<ep::dtype::f32>>(1, 1e-5);
 }
 
 TEST_CASE("a norm leaves a gradient to be scattered to the shards of the optimizer", "[execute]") {
+#if ESPALIER_TEST_ALL_MESHES
   agrees<on<1, 1>::split_training<norm_of::clipped>>(2, 1e-5);
   agrees<on<2, 1>::split_training<norm_of::clipped>>(2, 1e-5);
+  agrees<on<8, 1>::split_training<norm_of::clipped>>(2, 1e-5);
+#endif
   agrees<on<4, 1>::split_training<norm_of::clipped>>(2, 1e-5);
   agrees<on<4, 1>::split_training<norm_of::gradient>>(2, 1e-5);
-  agrees<on<8, 1>::split_training<norm_of::clipped>>(2, 1e-5);
 }
 
 TEST_CASE("rows that one device has are the same on all", "[execute]") {
@@ -553,17 +561,23 @@ TEST_CASE("rows that one device has are the same on all", "[execute]") {
     agrees<typename On::apart>(2, 1e-5);
     agrees<typename On::with_gain>(1, 1e-5);
   };
+#if ESPALIER_TEST_ALL_MESHES
   agree(rows_on<1, 10>{});
   agree(rows_on<2, 8>{});
+  agree(rows_on<8, 10>{});
+#endif
   agree(rows_on<4, 8>{});
   agree(rows_on<4, 10>{});
-  agree(rows_on<8, 10>{});
 }
 
 TEST_CASE("sums that a loop adds up are those of one device", "[execute]") {
+#if ESPALIER_TEST_ALL_MESHES
   loops_agree<in_loops<1, 10>>();
   loops_agree<in_loops<2, 16>>();
-  loops_agree<four>();
   loops_agree<uneven>();
   loops_agree<in_loops<8, 10>>();
+#endif
+  loops_agree<four>();
+  agrees<uneven::sums>(2, 1e-5);
+  agrees<uneven::counts>(1, 1e-5);
 }

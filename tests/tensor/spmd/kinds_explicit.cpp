@@ -247,7 +247,7 @@ static_assert(splits_only<even_product<1, 0>>(1));
 static_assert(even_product<1, 0>::bytes<ep::all_gather>() == 32 * 16 * 4 && even_product<1, 0>::collectives() == 1);
 static_assert(splits_only<even_product<7, 2>>(1), "only the order counts");
 
-using every_count = meshes<on<1, 1>, on<1, 2>, on<2, 2>, on<2, 4>>;
+using every_count = few_or_all<meshes<on<1, 1>, on<2, 4>>, meshes<on<1, 1>, on<1, 2>, on<2, 2>, on<2, 4>>>;
 
 }  // namespace
 

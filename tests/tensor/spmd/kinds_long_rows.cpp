@@ -120,7 +120,8 @@ TEST_CASE("kinds: a loss over more classes than a block of a row has", "[kinds]"
   for (const std::size_t leaf : {std::size_t{0}, std::size_t{2}}) {
     for (real& x : in[leaf].data) x = static_cast<real>(static_cast<float>(x));
   }
-  everywhere<classes_program>(meshes<on<1, 1>, on<1, 2>, on<1, 4>>{}, in, plain_classes(in), 2e-6);
+  everywhere<classes_program>(few_or_all<meshes<on<1, 1>, on<1, 4>>, meshes<on<1, 1>, on<1, 2>, on<1, 4>>>{}, in,
+                              plain_classes(in), 2e-6);
   // Of the loss and of each maximum, the devices tell each other one number a row; the classes stay where they are.
   // As for short rows: the gradient's exponentials and where the target is.
   CHECK(classes_program<on<1, 1>>::arena_bytes() < 2 * classes * (4 + 1) + 1024);

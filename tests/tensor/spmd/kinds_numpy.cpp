@@ -14,7 +14,7 @@ using namespace testing::kinds;
 
 namespace {
 
-using both = meshes<on<1, 1>, on<2, 1>, on<1, 2>, on<2, 2>>;
+using both = few_or_all<meshes<on<1, 1>, on<2, 2>>, meshes<on<1, 1>, on<2, 1>, on<1, 2>, on<2, 2>>>;
 
 // --- dimensions, triangles, single elements
 // ---------------------------------------------------------------------------

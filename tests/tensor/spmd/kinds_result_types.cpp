@@ -221,11 +221,14 @@ TEST_CASE("kinds: products and sums of floats in a wider type, and their gradien
     (one(On{}), ...);
   };
   near(
-      meshes<on<1, 1>, on<2, 1>, on<2, 2>>{}, [&]<class On> { return run<bf16_to_f32<On>>(in); }, 1e-6, 0.03);
+      few_or_all<meshes<on<1, 1>, on<2, 2>>, meshes<on<1, 1>, on<2, 1>, on<2, 2>>>{},
+      [&]<class On> { return run<bf16_to_f32<On>>(in); }, 1e-6, 0.03);
   near(
-      meshes<on<1, 1>, on<1, 4>>{}, [&]<class On> { return run<f16_to_f32<On>>(in); }, 1e-6, 0.004);
+      few_or_all<meshes<on<1, 4>>, meshes<on<1, 1>, on<1, 4>>>{}, [&]<class On> { return run<f16_to_f32<On>>(in); },
+      1e-6, 0.004);
   near(
-      meshes<on<1, 1>, on<2, 2>>{}, [&]<class On> { return run<f32_to_f64<On>>(in); }, 1e-12, 2e-7);
+      few_or_all<meshes<on<2, 2>>, meshes<on<1, 1>, on<2, 2>>>{}, [&]<class On> { return run<f32_to_f64<On>>(in); },
+      1e-12, 2e-7);
 }
 
 TEST_CASE("kinds: sums of sixteen bits are rounded once, on every mesh", "[kinds]") {

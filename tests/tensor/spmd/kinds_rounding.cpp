@@ -587,10 +587,12 @@ TEST_CASE("kinds: a batch of which no label counts has the loss 0, and the gradi
 }
 
 TEST_CASE("kinds: softmax, norms and losses in every type of floats, rounded once", "[kinds]") {
+#if ESPALIER_TEST_ALL_MESHES
   check_rows<rows_program<on<1, 1>, ep::f16>>(ep::dtype::f16);
+  check_rows<rows_program<on<1, 2>, ep::bf16>>(ep::dtype::bf16);
+#endif
   check_rows<rows_program<on<1, 2>, ep::f16>>(ep::dtype::f16);
   check_rows<rows_program<on<2, 1>, ep::bf16>>(ep::dtype::bf16);
-  check_rows<rows_program<on<1, 2>, ep::bf16>>(ep::dtype::bf16);
   check_rows<rows_program<on<1, 2>, ep::f32>>(ep::dtype::f32);
   check_rows<rows_program<on<1, 2>, ep::f64>>(ep::dtype::f64);
 }

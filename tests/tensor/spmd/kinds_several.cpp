@@ -222,7 +222,9 @@ template <class On> using typed_i64 = ep::program<typename On::mesh, typed<On, e
 template <class On> using typed_f64 = ep::program<typename On::mesh, typed<On, ep::dtype::f64>, ep::f64<48, 5>>;
 template <class On> using typed_bool = ep::program<typename On::mesh, typed<On, ep::dtype::boolean>, ep::f64<48, 5>>;
 
-using few = meshes<on<1, 1>, on<2, 1>, on<4, 1>>;
+using each_count = meshes<on<1, 1>, on<2, 1>, on<4, 1>>;
+/// How rows are divided does not depend on their type.
+using other_types = few_or_all<meshes<on<4, 1>>, each_count>;
 
 /// Whole numbers from 0 to 4: each column has equal ones. `most` is the largest that the type tells from others.
 void check_type(const auto& run, int most) {
@@ -246,15 +248,15 @@ void check_type(const auto& run, int most) {
 }  // namespace
 
 TEST_CASE("the largest elements of every type; of equal ones the first") {
-  check_type([](const plains& in, const plains& out) { everywhere<typed_f32>(few{}, in, out); }, 4);
-  check_type([](const plains& in, const plains& out) { everywhere<typed_f16>(few{}, in, out); }, 4);
-  check_type([](const plains& in, const plains& out) { everywhere<typed_bf16>(few{}, in, out); }, 4);
-  check_type([](const plains& in, const plains& out) { everywhere<typed_i8>(few{}, in, out); }, 4);
-  check_type([](const plains& in, const plains& out) { everywhere<typed_i32>(few{}, in, out); }, 4);
-  check_type([](const plains& in, const plains& out) { everywhere<typed_u32>(few{}, in, out); }, 4);
-  check_type([](const plains& in, const plains& out) { everywhere<typed_i64>(few{}, in, out); }, 4);
-  check_type([](const plains& in, const plains& out) { everywhere<typed_f64>(few{}, in, out); }, 4);
-  check_type([](const plains& in, const plains& out) { everywhere<typed_bool>(few{}, in, out); }, 1);
+  check_type([](const plains& in, const plains& out) { everywhere<typed_f32>(each_count{}, in, out); }, 4);
+  check_type([](const plains& in, const plains& out) { everywhere<typed_f16>(other_types{}, in, out); }, 4);
+  check_type([](const plains& in, const plains& out) { everywhere<typed_bf16>(other_types{}, in, out); }, 4);
+  check_type([](const plains& in, const plains& out) { everywhere<typed_i8>(other_types{}, in, out); }, 4);
+  check_type([](const plains& in, const plains& out) { everywhere<typed_i32>(other_types{}, in, out); }, 4);
+  check_type([](const plains& in, const plains& out) { everywhere<typed_u32>(other_types{}, in, out); }, 4);
+  check_type([](const plains& in, const plains& out) { everywhere<typed_i64>(other_types{}, in, out); }, 4);
+  check_type([](const plains& in, const plains& out) { everywhere<typed_f64>(other_types{}, in, out); }, 4);
+  check_type([](const plains& in, const plains& out) { everywhere<typed_bool>(other_types{}, in, out); }, 1);
 }
 
 TEST_CASE("seven tensors joined and six stacked, along split dimensions and others") {

@@ -410,7 +410,10 @@ template <class Program> constexpr bool moves_nothing = Program::collectives() =
 }  // namespace
 
 TEST_CASE("optimizers: AdamW of every float type") {
-  agrees_everywhere<adamw_program, on<1, 1>, on<4, 1>>(with_moments(2), plain_adamw);
+#if ESPALIER_TEST_ALL_MESHES
+  agrees_everywhere<adamw_program, on<1, 1>>(with_moments(2), plain_adamw);
+#endif
+  agrees_everywhere<adamw_program, on<4, 1>>(with_moments(2), plain_adamw);
   const leaf_list all = leaves_of({ep::dtype::f64, ep::dtype::f32, ep::dtype::bf16, ep::dtype::f16});
   agrees<split_adamw<on<2, 2>>>(all, with_moments(2)(all), plain_adamw(all, with_moments(2)(all)));
   STATIC_REQUIRE(moves_nothing<adamw_program<on<4, 1>>>);
@@ -424,12 +427,18 @@ TEST_CASE("optimizers: SGD with momentum, and Nesterov's") {
     return plain_sgd(leaves, start, true);
   };
   agrees_everywhere<sgd_program, on<4, 1>>(with_moments(1), plain_steps);
-  agrees_everywhere<nesterov_program, on<1, 1>, on<2, 1>>(with_moments(1), nesterov_steps);
+#if ESPALIER_TEST_ALL_MESHES
+  agrees_everywhere<nesterov_program, on<2, 1>>(with_moments(1), nesterov_steps);
+#endif
+  agrees_everywhere<nesterov_program, on<1, 1>>(with_moments(1), nesterov_steps);
   STATIC_REQUIRE(moves_nothing<sgd_program<on<4, 1>>>);
 }
 
 TEST_CASE("optimizers: Lion") {
-  agrees_everywhere<lion_program, on<1, 1>, on<4, 1>>(with_moments(1), plain_lion);
+#if ESPALIER_TEST_ALL_MESHES
+  agrees_everywhere<lion_program, on<1, 1>>(with_moments(1), plain_lion);
+#endif
+  agrees_everywhere<lion_program, on<4, 1>>(with_moments(1), plain_lion);
   STATIC_REQUIRE(moves_nothing<lion_program<on<4, 1>>>);
 }
 
@@ -447,7 +456,10 @@ TEST_CASE("optimizers: Adafactor, with second moments of rows and columns") {
     all.push_back(plain::number(0));
     return all;
   };
-  agrees_everywhere<adafactor_program, on<1, 1>, on<4, 1>>(start, plain_adafactor);
+#if ESPALIER_TEST_ALL_MESHES
+  agrees_everywhere<adafactor_program, on<1, 1>>(start, plain_adafactor);
+#endif
+  agrees_everywhere<adafactor_program, on<4, 1>>(start, plain_adafactor);
 }
 
 TEST_CASE("optimizers: Muon for matrices, and AdamW for vectors") {
@@ -460,7 +472,10 @@ TEST_CASE("optimizers: Muon for matrices, and AdamW for vectors") {
     all.push_back(plain::number(0));
     return all;
   };
-  agrees_everywhere<muon_program, on<1, 1>, on<4, 1>>(start, plain_muon);
+#if ESPALIER_TEST_ALL_MESHES
+  agrees_everywhere<muon_program, on<1, 1>>(start, plain_muon);
+#endif
+  agrees_everywhere<muon_program, on<4, 1>>(start, plain_muon);
 }
 
 namespace {

@@ -137,7 +137,8 @@ TEST_CASE("trees: map, zip, reduce, select and whether all is finite") {
       for (const real x : leaf.data) largest = std::max(largest, std::abs(x));
     }
     out.push_back(plain::number(largest));
-    everywhere<functions_program>(meshes<on<1, 1>, on<2, 1>, on<4, 1>>{}, in, out, 1e-7);
+    everywhere<functions_program>(few_or_all<meshes<on<1, 1>, on<4, 1>>, meshes<on<1, 1>, on<2, 1>, on<4, 1>>>{}, in,
+                                  out, 1e-7);
   }
 }
 
@@ -352,7 +353,7 @@ TEST_CASE("gradients in parts are those of the whole batch") {
     for (int i = 0; i < 3; ++i) gradient(i) += 2 * error * x(r, i) / 24;
   }
   const plains in{w, plain::number(bias), before, plain::number(0.125L), x, y};
-  everywhere<fit_program>(meshes<on<1, 1>, on<2, 1>, on<4, 1>>{}, in,
+  everywhere<fit_program>(few_or_all<meshes<on<2, 1>, on<4, 1>>, meshes<on<1, 1>, on<2, 1>, on<4, 1>>>{}, in,
                           {plain::number(loss), gradient, plain::number(0.125L + 2 * bias)}, 1e-12);
   // Rows stay where they are: only sums travel.
   STATIC_REQUIRE(fit_program<on<2, 1>>::collectives<ep::all_reduce>() == fit_program<on<2, 1>>::collectives());

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 // optimised: never
+// together: rules
 
 #include <espalier/testing/random_program_graph.hpp>
 #include <support/spmd_check.hpp>

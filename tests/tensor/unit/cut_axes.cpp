@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
+// together: passes
 
 #include <espalier/tensor/core/program/cut_axes.hpp>
 #include <espalier/tensor/core/sharding/box.hpp>

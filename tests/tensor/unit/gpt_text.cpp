@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // optimised: never
 // processors: 1
+// together: rules
 #include <gpt/corpus.hpp>
 #include <gpt/losses.hpp>
 #include <gpt/ngram.hpp>

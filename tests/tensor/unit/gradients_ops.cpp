@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // processors: 1
 // optimised: never
+// together: cases
 
 #include "gradients_check.hpp"
 

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
+// together: random_programs
 
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/program/program.hpp>

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
+// together: kernels
 #include <espalier/tensor/run/io/safetensors.hpp>
 #include <espalier/tensor/run/io/safetensors_header.hpp>
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 // processors: 1
+// together: kernels
 
 #include <support/instrumented.hpp>
 #include <tensor/unit/kernels_ops_checks.hpp>

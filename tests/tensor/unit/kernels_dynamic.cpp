@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
+// together: kernels
 
 #include <espalier/tensor/run/kernels/dynamic_slice.hpp>
 

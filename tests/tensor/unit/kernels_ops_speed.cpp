@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 // optimised: yes
+// together: speed
 #include <tensor/unit/kernels_ops_checks.hpp>
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // processors: 1
 // optimised: yes
+// together: speed
 
 #include "reshard_layouts.hpp"
 

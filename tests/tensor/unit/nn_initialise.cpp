@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
+// together: kernels
 
 #include <espalier/tensor/core/nn/constant_math.hpp>
 #include <espalier/tensor/core/nn/initialise.hpp>

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
+// together: passes
 
 #include <espalier/tensor/core/partition/memory.hpp>
 #include <espalier/tensor/run/execute/steps.hpp>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // processors: 1
 // optimised: never
+// together: rules
 
 #include <support/spmd_model.hpp>
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // processors: 1
 // optimised: never
+// together: cases
 
 #include <espalier/testing/executed.hpp>
 #include <support/spmd_model.hpp>

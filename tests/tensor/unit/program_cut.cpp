@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // optimised: never
 // processors: 1
+// together: cases
 
 #include <espalier/testing/random_graph.hpp>
 #include <support/spmd_check.hpp>

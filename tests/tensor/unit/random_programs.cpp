@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 // processors: 1
+// together: random_programs
 
 #include <espalier/testing/naive.hpp>
 #include <support/spmd_check.hpp>

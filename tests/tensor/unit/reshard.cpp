@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // processors: 1
 // timeout: 300
+// together: blocks
 
 #include "reshard_layouts.hpp"
 

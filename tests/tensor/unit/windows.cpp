@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 // processors: 1
+// together: passes
 #include <catch2/catch.hpp>
 #include <espalier/tensor/core/graph/builder.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
