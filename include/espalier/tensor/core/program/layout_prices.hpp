@@ -300,8 +300,9 @@ class layout_prices {
   constexpr void price_fixed(int id, int count, double* costs) {
     const instruction& i = g_[id];
     double cost = 0;
-    if (requests_of(i) != layout_request::none || structure_of(i) == structure::result) {
-      if (!follows(id) && of_[id].unreduced == 0) cost = price_of_operand(i.operand[0], placing_of(id));
+    if (const int moved = operand_moved_by(i); moved >= 0) {
+      const int to = layout_after_move(g_, id);
+      if (!follows(id) && of_[to].unreduced == 0) cost = price_of_operand(i.operand[moved], placing_of(to));
     } else if (structure_of(i) == structure::none && !i.op->facts.looks && !is_further_result(i) &&
                i.op->factors != nullptr) {
       const factor_rule& rule = rules_[id];

@@ -100,7 +100,7 @@ class layout_refinement : layout_prices {
     for (int at = state_.first[value]; at >= 0; at = state_.next[at]) {
       const instruction& reader = g_[state_.reader[at]];
       const structure part = structure_of(reader);
-      if (part != structure::none && part != structure::result) return false;
+      if (part != structure::none && operand_moved_by(reader) < 0) return false;
       // The layout that another value is to have.
       if (reader.operand_count == 2 && reader.operand[1] == value && propagation_step::copies_layout(reader))
         return false;
@@ -196,7 +196,7 @@ class layout_refinement : layout_prices {
     return result;
   }
   constexpr void add_operands(int of) {
-    if (structure_of(g_[of]) != structure::none && structure_of(g_[of]) != structure::result) return;
+    if (structure_of(g_[of]) != structure::none && operand_moved_by(g_[of]) < 0) return;
     for (int k = 0; k < g_[of].operand_count; ++k) add(g_.operand_at(g_[of], k));
   }
 
