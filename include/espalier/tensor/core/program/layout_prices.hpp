@@ -31,6 +31,8 @@ struct layout_candidate {
   int count = 0;
   int readers = 1;
   bool is_chosen = true;
+  /// It has a layout that is tried: it is a carry of a loop, or what has the carry's layout.
+  bool is_tried = false;
 };
 
 /// Estimates the bytes that a device has to send, with the start of a collective. Sums start none: they mostly travel
