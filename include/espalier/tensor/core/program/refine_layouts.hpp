@@ -53,6 +53,9 @@ struct refinement_progress {
 /// `expand_dims<0>(a) - expand_dims<1>(a)`, a: f32[4096@x, 3]: completion splits the two broadcasts over x along
 /// different dimensions, and one of them, 4096 x 4096 x 3, would move. Here one broadcast becomes whole, and a moves.
 class layout_refinement : layout_prices {
+  /// The number of linear ops after a sum through which it is looked for.
+  static constexpr int most_depth = 8;
+
  public:
   constexpr layout_refinement(const mesh_shape& mesh, graph_view g, const factor_rule* rules,
                               const completion_view& state)
@@ -139,8 +142,9 @@ class layout_refinement : layout_prices {
     }
     return -1;
   }
-  /// Whether a loop only adds to a carry, element by element, itself or in loops inside it.
+  /// Whether a loop only adds to a carry, element by element, itself or in loops inside it, and some term is a partial.
   [[nodiscard]] constexpr bool is_added_to(int carry) const {
+    bool has_partials = false;
     int value = carry;
     while (value >= 0) {
       int reader = -1;
@@ -153,18 +157,36 @@ class layout_refinement : layout_prices {
       if (reader < 0) return false;
       const instruction& i = g_[reader];
       const structure part = structure_of(i);
-      if (part == structure::loop_next) return i.operand[0] == carry;
+      if (part == structure::loop_next) return has_partials && i.operand[0] == carry;
       if (part == structure::loop_carry) {
         if (!is_added_to(reader)) return false;
         const int next = read_as(structure::loop_next, reader);
         value = next < 0 ? -1 : read_as(structure::loop_result, next);
+        has_partials = true;
         continue;
       }
-      const bool keeps_terms = i.op->linear != linearity::none || requests_of(i) != layout_request::none;
-      if (part != structure::none || !keeps_terms || i.op->spread != propagation::elementwise) return false;
+      if (part != structure::none || !keeps_terms(reader) || i.op->spread != propagation::elementwise) return false;
+      for (int k = 0; k < i.operand_count; ++k)
+        has_partials = has_partials || (g_.operand_at(i, k) != value && may_be_partial(g_.operand_at(i, k), 0));
       value = reader;
     }
     return false;
+  }
+  [[nodiscard]] constexpr bool keeps_terms(int id) const {
+    return g_[id].op->linear != linearity::none || requests_of(g_[id]) != layout_request::none;
+  }
+  /// Whether a value is a sum over something that is split now, or linear in one; a loop's result is taken for one.
+  [[nodiscard]] constexpr bool may_be_partial(int value, int depth) const {
+    const instruction& i = g_[value];
+    if (reads_loop(structure_of(i))) return true;
+    if (structure_of(i) != structure::none) return false;
+    if (depth == most_depth || of_[value].unreduced != 0) return true;
+    if (i.operand_count == 0 || i.op->factors == nullptr) return false;
+    if (axes_summed_over(g_, rules_[value], of_, value) != 0) return true;
+    bool result = false;
+    for (int k = 0; k < i.operand_count && keeps_terms(value); ++k)
+      result = result || may_be_partial(g_.operand_at(i, k), depth + 1);
+    return result;
   }
 
   /// Notes the carry of a loop that a value is, is passed on to, or was, if its layout may be chosen.
