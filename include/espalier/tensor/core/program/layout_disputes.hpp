@@ -5,6 +5,7 @@
 #include <espalier/tensor/core/graph/factor_axes.hpp>
 #include <espalier/tensor/core/graph/graph.hpp>
 #include <espalier/tensor/core/partition/machine.hpp>
+#include <espalier/tensor/core/partition/plan.hpp>
 #include <espalier/tensor/core/partition/reshard.hpp>
 #include <espalier/tensor/core/program/complete.hpp>
 
@@ -148,12 +149,13 @@ class factor_dispute {
 /// completion has chosen them.
 inline constexpr std::int64_t least_refined_bytes = 1024;
 
-/// Whether some tensor of an op has this many bytes.
+/// Whether some tensor of an op has this many bytes, in all iterations of the loops around it.
 [[nodiscard]] constexpr bool has_bytes(graph_view g, int id, std::int64_t bytes) {
-  if (g[id].shape.elements() * size_of(g[id].type) >= bytes) return true;
+  const std::int64_t times = g[id].loop < 0 ? 1 : repetitions(g, id);
+  if (times * g[id].shape.elements() * size_of(g[id].type) >= bytes) return true;
   for (int k = 0; k < g[id].operand_count; ++k) {
     const instruction& operand = g.operand(id, k);
-    if (operand.shape.elements() * size_of(operand.type) >= bytes) return true;
+    if (times * operand.shape.elements() * size_of(operand.type) >= bytes) return true;
   }
   return false;
 }

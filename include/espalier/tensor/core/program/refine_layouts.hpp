@@ -236,8 +236,13 @@ class layout_refinement : layout_prices {
         if (other == carry || (all && is_like(other, carry))) add_tried(other);
       }
       bool differs = false;
-      for (int d = 0; d < of_[carry].rank; ++d) differs = differs || of_[carry].dim[d].code() != tried.dim[d];
-      if (!differs || (all && carries_.size() == 1)) return;
+      axis_mask lost = of_[carry].tiled();
+      for (int d = 0; d < of_[carry].rank; ++d) {
+        differs = differs || of_[carry].dim[d].code() != tried.dim[d];
+        lost &= ~mask_of(tried.dim[d]);
+      }
+      // With fewer shards each device would keep more of it, all the time.
+      if (!differs || lost != 0 || (all && carries_.size() == 1)) return;
       gather(at.id);
       at.changed = refine(0.5, &tried) || at.changed;
       return;
