@@ -13,13 +13,14 @@
 
 namespace espalier::detail {
 
-/// Whether an op computes nothing, and only brings operand 0 or 1 to a layout that something else decides; then which of
-/// them. An annotation does so, a result, and the border of a loop: an initial value takes the layout of its carry once,
-/// and what an iteration passes on takes it in each.
+/// Whether an op computes nothing, and only brings operand 0 or 1 to a layout that something else decides; then which
+/// of them. An annotation does so, a result, and the border of a loop: an initial value takes the layout of its carry
+/// once, and what an iteration passes on takes it in each.
 [[nodiscard]] constexpr int operand_moved_by(const instruction& i) {
   const structure part = structure_of(i);
   if (part == structure::loop_next) return 1;
-  const bool moves = requests_of(i) != layout_request::none || part == structure::result || part == structure::loop_carry;
+  const bool moves =
+      requests_of(i) != layout_request::none || part == structure::result || part == structure::loop_carry;
   return moves ? 0 : -1;
 }
 /// The value in whose layout such an op leaves its operand.

@@ -134,7 +134,8 @@ class layout_refinement : layout_prices {
     }
     return true;
   }
-  /// The instruction that passes on the next value of a carry, or that returns what the last iteration passed on; or -1.
+  /// The instruction that passes on the next value of a carry, or that returns what the last iteration passed on; or
+  /// -1.
   [[nodiscard]] constexpr int read_as(structure part, int value) const {
     for (int at = state_.first[value]; at >= 0; at = state_.next[at]) {
       const instruction& reader = g_[state_.reader[at]];
