@@ -171,6 +171,102 @@ static_assert(sent<models<4, 256, 4>::attention>() ==
 // Tokens go to their experts and come back: 8 x 4 x capacity x 16.
 static_assert(sends<models<4, 256, 64>::mixture>(2, 2 * (8 * 4 * 64 * 16 * 4 / 4 * 3 / 4)));
 
+// --- a state that loops carry
+// -------------------------------------------------------------------------------------
+
+struct two : ep::axis<"two", 2> {};
+using pair_of_devices = ep::mesh<two>;
+template <class T> using by_columns = ep::sharded<T, none, two, none>;
+
+/// Reads the state in two other layouts; all else is computed where the state is.
+struct turn {
+  constexpr auto operator()(const auto& s) const {
+    const auto a = ep::shard<two, none, none>(ep::roll<0, 2>(s));
+    const auto b = ep::shard<none, none, two>(ep::roll<2, 3>(s));
+    const auto c = ep::shard<none, two, none>(ep::tanh(ep::roll<0, 1>(s)));
+    return s + 0.25 * (a - b) + 0.125 * c * s;
+  }
+};
+/// Computes the next state in another layout than the first one has.
+struct by_rows {
+  constexpr auto operator()(const auto& s) const {
+    const auto t = ep::shard<two, none, none>(ep::tanh(s));
+    return 0.5 * t + 0.25 * t * s;
+  }
+};
+/// Two states, of which each is needed for both next ones.
+struct both_by_rows {
+  constexpr auto operator()(const auto& s) const {
+    const auto [x, y] = s;
+    const auto t = ep::shard<two, none, none>(ep::tanh(x + y));
+    return ep::results(y * t + x, x * t);
+  }
+};
+template <class Step, int Times> struct looped {
+  constexpr auto operator()(const auto& s) const { return ep::repeat<Times>(Step{}, s); }
+};
+template <class Step, int Times> struct unrolled {
+  constexpr auto operator()(const auto& s) const {
+    if constexpr (Times == 1) {
+      return Step{}(s);
+    } else {
+      return unrolled<Step, Times - 1>{}(Step{}(s));
+    }
+  }
+};
+struct both_looped {
+  constexpr auto operator()(const auto& x, const auto& y) const {
+    const auto [p, q] = ep::repeat<3>(both_by_rows{}, ep::results(x, y));
+    return ep::results(ep::shard<none, two, none>(p), q);
+  }
+};
+template <class Function, class... T> using on_pair = ep::program<pair_of_devices, Function, by_columns<T>...>;
+
+/// Elements that the two devices send for a change of the layout of `[A, B, C]` from columns to rows; the first has as
+/// many rows and columns as the second, or one more. Back again they send as many the other way round.
+template <int A, int B, int C> struct to_rows {
+  static constexpr std::int64_t first = std::int64_t{A / 2} * ((B + 1) / 2) * C;
+  static constexpr std::int64_t second = std::int64_t{(A + 1) / 2} * (B / 2) * C;
+  static constexpr std::int64_t there_and_back = first + second;
+  static constexpr std::int64_t most = first > second ? first : second;
+};
+/// In each step the operands of the two shifts go to their layouts and the shifts come back: four changes, of which a
+/// device sends the one way and the other of both.
+template <int A, int B, int C> constexpr std::int64_t least_of_turn(int times, int bytes) {
+  return times * bytes * (to_rows<A, B, C>::there_and_back + to_rows<C, B, A>::there_and_back);
+}
+/// Bytes that the device which sends most sends in a run. (Uneven shards: it is not the same one in each collective.)
+template <class Program> constexpr std::int64_t sent_by_one() {
+  std::int64_t most = 0;
+  for (int device = 0; device < Program::mesh::devices; ++device) {
+    std::int64_t bytes = 0;
+    for (int id = 0; id < Program::code.size; ++id) {
+      if (ep::starts_collective(Program::code.code[id]))
+        bytes += ep::detail::repetitions(Program::code, id) * Program::sent_bytes_of(id, device);
+    }
+    most = bytes > most ? bytes : most;
+  }
+  return most;
+}
+template <template <int...> class T, int A, int B, int C> constexpr bool loop_turns_with_least(int bytes) {
+  return sent_by_one<on_pair<looped<turn, 4>, T<A, B, C>>>() == least_of_turn<A, B, C>(4, bytes);
+}
+template <template <int...> class T, int A, int B, int C> constexpr bool steps_turn_with_least(int bytes) {
+  return sent_by_one<on_pair<unrolled<turn, 3>, T<A, B, C>>>() == least_of_turn<A, B, C>(3, bytes);
+}
+// 240 elements: (3 x 3 + 3 x 2) x 8 for the first shift, (4 x 3 + 4 x 2) x 6 for the second.
+static_assert(least_of_turn<6, 5, 8>(1, 4) == 960);
+static_assert(loop_turns_with_least<ep::f64, 6, 5, 8>(8) && steps_turn_with_least<ep::f64, 6, 5, 8>(8));
+static_assert(loop_turns_with_least<f32, 24, 20, 32>(4) && steps_turn_with_least<f32, 24, 20, 32>(4));
+static_assert(loop_turns_with_least<f32, 128, 100, 128>(4) && steps_turn_with_least<f32, 128, 100, 128>(4));
+static_assert(loop_turns_with_least<f32, 7, 9, 11>(4));
+// Small tensors count as often as the loop runs.
+static_assert(loop_turns_with_least<f32, 6, 5, 8>(4));
+// The state changes its layout once, before the loop; of two states both do, and one changes back after it.
+static_assert(sends<on_pair<looped<by_rows, 5>, f32<6, 5, 8>>>(1, to_rows<6, 5, 8>::most * 4));
+static_assert(sends<on_pair<looped<by_rows, 5>, f32<64, 50, 64>>>(1, to_rows<64, 50, 64>::most * 4));
+static_assert(sent<on_pair<both_looped, f32<64, 50, 64>, f32<64, 50, 64>>>() == 3 * to_rows<64, 50, 64>::most * 4);
+
 }  // namespace
 
 TEST_CASE("points, clusters and outer products are those of one device", "[execute]") {
@@ -207,4 +303,12 @@ TEST_CASE("attention by heads and places, and experts, are those of one device",
   agree(models<2, 10, 3>{});
   agree(models<4, 12, 4>{});
   agree(models<8, 16, 3>{});
+}
+
+TEST_CASE("states that loops carry in another layout are those of one device", "[execute]") {
+  agrees<on_pair<looped<turn, 4>, f32<6, 5, 8>>>();
+  agrees<on_pair<looped<turn, 4>, f32<7, 9, 11>>>();
+  agrees<on_pair<unrolled<turn, 3>, f32<7, 9, 11>>>();
+  agrees<on_pair<looped<by_rows, 5>, f32<6, 5, 8>>>();
+  agrees<on_pair<both_looped, f32<6, 5, 8>, f32<6, 5, 8>>>();
 }

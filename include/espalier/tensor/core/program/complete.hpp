@@ -324,9 +324,30 @@ constexpr completion_sweep sweep_completion(const mesh_shape& mesh, graph_view g
   return done;
 }
 
+namespace detail {
+/// What a loop passes on, and its results, have the layout of the carry, whatever their readers would like. Completion
+/// passes layouts through them in both directions, and they may have got another one; a result of the program is then
+/// laid out as what it is made of.
+constexpr void lay_out_as_carried(graph_view g, const completion_view& state) {
+  for (int id = 0; id < g.size; ++id) {
+    const instruction& i = g[id];
+    const structure part = structure_of(i);
+    const bool is_carried = part == structure::loop_next || part == structure::loop_result;
+    const bool follows = part == structure::result && i.annotation < 0 && i.operand_count == 1 &&
+                         structure_of(g[i.operand[0]]) == structure::loop_result;
+    if (!is_carried && !follows) continue;
+    const sharding& carry = state.of[i.operand[0]];
+    if (state.of[id].same_layout(carry) || carry.unreduced != 0) continue;
+    for (int d = 0; d < carry.rank; ++d) state.of[id].dim[d] = carry.dim[d];
+    if (state.cause[id] < 0) state.cause[id] = i.operand[0];
+  }
+}
+}  // namespace detail
+
 /// The last step of completion: sums that are wanted in finer shards later on are carried out in them
 /// (program/finer_sums.hpp).
 constexpr void refine_sums(graph_view g, const factor_rule* rules, const completion_view& state) {
+  detail::lay_out_as_carried(g, state);
   detail::finer_sums(g, rules, state.of, state.cause, state.first, state.reader, state.next).run();
 }
 

@@ -5,12 +5,28 @@
 #include <espalier/tensor/core/graph/factor_axes.hpp>
 #include <espalier/tensor/core/graph/graph.hpp>
 #include <espalier/tensor/core/partition/machine.hpp>
+#include <espalier/tensor/core/partition/plan.hpp>
 #include <espalier/tensor/core/partition/reshard.hpp>
 #include <espalier/tensor/core/program/complete.hpp>
 
 #include <cstdint>
 
 namespace espalier::detail {
+
+/// Whether an op computes nothing, and only brings operand 0 or 1 to a layout that something else decides; then which
+/// of them. An annotation does so, a result, and the border of a loop: an initial value takes the layout of its carry
+/// once, and what an iteration passes on takes it in each.
+[[nodiscard]] constexpr int operand_moved_by(const instruction& i) {
+  const structure part = structure_of(i);
+  if (part == structure::loop_next) return 1;
+  const bool moves =
+      requests_of(i) != layout_request::none || part == structure::result || part == structure::loop_carry;
+  return moves ? 0 : -1;
+}
+/// The value in whose layout such an op leaves its operand.
+[[nodiscard]] constexpr int layout_after_move(graph_view g, int id) {
+  return structure_of(g[id]) == structure::loop_next ? g[id].operand[0] : id;
+}
 
 /// Whether the tensors of an op may be split in other ways than completion has chosen.
 [[nodiscard]] constexpr bool has_choice(graph_view g, const sharding* of, int id) {
@@ -90,12 +106,13 @@ class factor_dispute {
                                                 const sharding* of, int id) {
   const instruction& i = g[id];
   axis_mask disputed = 0;
-  if (requests_of(i) != layout_request::none || structure_of(i) == structure::result) {
-    const sharding& before = of[i.operand[0]];
-    if (before.unreduced != 0 || of[id].unreduced != 0) return 0;
+  if (const int moved = operand_moved_by(i); moved >= 0) {
+    const sharding& before = of[i.operand[moved]];
+    const sharding& after = of[layout_after_move(g, id)];
+    if (before.unreduced != 0 || after.unreduced != 0) return 0;
     for (int d = 0; d < before.rank; ++d) {
-      if (before.dim[d].code() == of[id].dim[d].code()) continue;
-      const axis_mask differs = before.dim[d].mask() ^ of[id].dim[d].mask();
+      if (before.dim[d].code() == after.dim[d].code()) continue;
+      const axis_mask differs = before.dim[d].mask() ^ after.dim[d].mask();
       disputed |= differs == 0 ? before.dim[d].mask() : differs;
     }
   } else if (has_choice(g, of, id)) {
@@ -133,12 +150,13 @@ class factor_dispute {
 /// completion has chosen them.
 inline constexpr std::int64_t least_refined_bytes = 1024;
 
-/// Whether some tensor of an op has this many bytes.
+/// Whether some tensor of an op has this many bytes, in all iterations of the loops around it.
 [[nodiscard]] constexpr bool has_bytes(graph_view g, int id, std::int64_t bytes) {
-  if (g[id].shape.elements() * size_of(g[id].type) >= bytes) return true;
+  const std::int64_t times = g[id].loop < 0 ? 1 : repetitions(g, id);
+  if (times * g[id].shape.elements() * size_of(g[id].type) >= bytes) return true;
   for (int k = 0; k < g[id].operand_count; ++k) {
     const instruction& operand = g.operand(id, k);
-    if (operand.shape.elements() * size_of(operand.type) >= bytes) return true;
+    if (times * operand.shape.elements() * size_of(operand.type) >= bytes) return true;
   }
   return false;
 }

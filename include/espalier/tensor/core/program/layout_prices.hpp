@@ -31,6 +31,8 @@ struct layout_candidate {
   int count = 0;
   int readers = 1;
   bool is_chosen = true;
+  /// It has a layout that is tried: it is a carry of a loop, or what has the carry's layout.
+  bool is_tried = false;
 };
 
 /// Estimates the bytes that a device has to send, with the start of a collective. Sums start none: they mostly travel
@@ -202,12 +204,19 @@ class layout_prices {
     const double work = static_cast<double>(i.op->flops == nullptr ? 0 : i.op->flops(g_.view(id)));
     const double times = static_cast<double>(repetitions(g_, id));
     double cost = times * work / static_cast<double>(mesh_.parts(used)) / operations_per_byte;
+    bool has_start = false;
     for (int k = 0; k < i.operand_count; ++k) {
       placing needed;
       const extents& shape = g_.operand(id, k).shape;
       if (!place(rule, rule.dims_of(k), shape.rank, split, needed)) return;
       const bool has_windows = i.op->windows != nullptr;
-      cost += price_of_operand(g_.operand_at(i, k), needed, has_windows ? read_through_windows(id, k, rule) : shape);
+      const int value = g_.operand_at(i, k);
+      cost += price_of_operand(value, needed, has_windows ? read_through_windows(id, k, rule) : shape);
+      // What the operands of one op lack travels together.
+      if (starts_ && g_[value].loop == i.loop) {
+        if (has_start) cost -= times * static_cast<double>(collective_latency);
+        has_start = true;
+      }
       if (has_windows) cost += times * cost_of_windows(id, k, rule, needed);
       if (most >= 0 && cost >= most) return;
     }
@@ -262,18 +271,24 @@ class layout_prices {
   constexpr double price_of_operand(int value, const placing& needed, const extents& read) {
     const instruction& i = g_[value];
     const double times = static_cast<double>(repetitions(g_, value));
-    if (value == pinned_) return times * move_cost(read, size_of(i.type), pinned_at_, 0, needed);
     const int n = index_of(value);
-    if (n < 0 || values_[n].is_chosen) {
-      const axis_mask partial = of_[value].unreduced;
-      return partial != 0 ? 0 : times * move_cost(read, size_of(i.type), placing_of(value), 0, needed);
+    starts_ = false;
+    if (value == pinned_ || n < 0 || values_[n].is_chosen) {
+      if (value != pinned_ && of_[value].unreduced != 0) return 0;
+      const placing at = value == pinned_ ? pinned_at_ : placing_of(value);
+      const double cost = move_cost(read, size_of(i.type), at, 0, needed);
+      starts_ = cost >= static_cast<double>(collective_latency);
+      return times * cost;
     }
     double least = -1;
     for (int o = 0; o < values_[n].count; ++o) {
       const layout_option& one = options_[values_[n].first + o];
       if (least >= 0 && one.cost >= least) continue;
-      const double cost = one.cost + times * move_cost(read, size_of(i.type), one.at, 0, needed);
-      if (least < 0 || cost < least) least = cost;
+      const double moved = move_cost(read, size_of(i.type), one.at, 0, needed);
+      const double cost = one.cost + times * moved;
+      if (least >= 0 && cost >= least) continue;
+      least = cost;
+      starts_ = moved >= static_cast<double>(collective_latency);
     }
     return least;
   }
@@ -300,8 +315,9 @@ class layout_prices {
   constexpr void price_fixed(int id, int count, double* costs) {
     const instruction& i = g_[id];
     double cost = 0;
-    if (requests_of(i) != layout_request::none || structure_of(i) == structure::result) {
-      if (!follows(id) && of_[id].unreduced == 0) cost = price_of_operand(i.operand[0], placing_of(id));
+    if (const int moved = operand_moved_by(i); moved >= 0) {
+      const int to = layout_after_move(g_, id);
+      if (!follows(id) && of_[to].unreduced == 0) cost = price_of_operand(i.operand[moved], placing_of(to));
     } else if (structure_of(i) == structure::none && !i.op->facts.looks && !is_further_result(i) &&
                i.op->factors != nullptr) {
       const factor_rule& rule = rules_[id];
@@ -339,6 +355,8 @@ class layout_prices {
   list<bool> keeps_terms_;
   /// The number of moves priced so far.
   int priced_ = 0;
+  /// The operand that was priced last needs a collective.
+  bool starts_ = false;
   /// A value that has a layout for now.
   int pinned_ = -1;
   placing pinned_at_;

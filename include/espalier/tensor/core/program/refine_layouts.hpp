@@ -14,6 +14,8 @@ namespace espalier::detail {
 
 /// The largest number of values whose layouts are chosen together.
 inline constexpr int most_refined_values = 24;
+/// The largest number of carries around an op whose layouts are tried.
+inline constexpr int most_carries_tried = 3;
 /// The number of moves that are priced for one choice at most. A constant evaluation ends with the choice after which
 /// it has priced `moves_in_evaluation`: clang's limit on steps is some three thousand moves of an op of many factors. A
 /// look at whether an op is disputed counts as a few.
@@ -29,6 +31,9 @@ struct refinement_progress {
   /// The next instruction, and the next set of the axes that are disputed there.
   int id = 0;
   int set = 0;
+  /// The number of the layout of a carry that is tried next, counted from 1; 0 if none is.
+  int trial = 0;
+  axis_mask tried_axes = 0;
   /// The moves that were priced so far.
   int priced = 0;
   bool changed = false;
@@ -48,6 +53,9 @@ struct refinement_progress {
 /// `expand_dims<0>(a) - expand_dims<1>(a)`, a: f32[4096@x, 3]: completion splits the two broadcasts over x along
 /// different dimensions, and one of them, 4096 x 4096 x 3, would move. Here one broadcast becomes whole, and a moves.
 class layout_refinement : layout_prices {
+  /// The number of linear ops after a sum through which it is looked for.
+  static constexpr int most_depth = 8;
+
  public:
   constexpr layout_refinement(const mesh_shape& mesh, graph_view g, const factor_rule* rules,
                               const completion_view& state)
@@ -60,7 +68,12 @@ class layout_refinement : layout_prices {
       ++looks;
       if (at.id == g_.size) {
         at.done = !at.changed || at.round == 1;
-        at = {at.round + 1, 0, 0, at.priced, false, at.done};
+        at = {at.round + 1, 0, 0, 0, 0, at.priced, false, at.done};
+        continue;
+      }
+      if (at.trial > 0) {
+        looks += 8;
+        try_carried(at);
         continue;
       }
       const bool is_large = has_bytes(g_, at.id, least_bytes);
@@ -70,7 +83,15 @@ class layout_refinement : layout_prices {
       if (!axes.empty()) {
         looks += 8;
         const bool is_asked = (axes.mask() & disputed) != 0;
-        at.changed = refine(at.id, axes, is_asked ? 0.5 : unasked_collective / 2) || at.changed;
+        carries_.clear();
+        axes_ = axes;
+        mask_ = axes.mask();
+        values_.clear();
+        gather(at.id);
+        at.changed = refine(is_asked ? 0.5 : unasked_collective / 2, nullptr) || at.changed;
+        const bool stays = is_asked && (disputed_axes(mesh_, g_, rules_[at.id], of_, at.id) & mask_) != 0;
+        if (stays && !carries_.empty()) at.trial = 1;
+        at.tried_axes = mask_;
       }
     }
     at.priced += priced_;
@@ -95,35 +116,188 @@ class layout_refinement : layout_prices {
   }
 
   [[nodiscard]] constexpr bool is_free(int value) const {
-    if (g_[value].annotation >= 0 || !is_searchable(value)) return false;
+    return g_[value].annotation < 0 && is_searchable(value) && is_open(value);
+  }
+  /// Whether all that reads a value takes it in any layout, and nothing has decided about it.
+  [[nodiscard]] constexpr bool is_open(int value) const {
     if ((of_[value].open & sharding::decided_early) != 0) return false;
     for (int at = state_.first[value]; at >= 0; at = state_.next[at]) {
-      const instruction& reader = g_[state_.reader[at]];
+      const int id = state_.reader[at];
+      const instruction& reader = g_[id];
       const structure part = structure_of(reader);
-      if (part != structure::none && part != structure::result) return false;
+      if (part != structure::none && operand_moved_by(reader) < 0) return false;
+      // It is only added to: its terms may stay partial in the loop, which costs less than is known here.
+      if (part == structure::loop_next && reader.operand[1] == value && is_added_to(reader.operand[0])) return false;
       // The layout that another value is to have.
       if (reader.operand_count == 2 && reader.operand[1] == value && propagation_step::copies_layout(reader))
         return false;
     }
     return true;
   }
-  /// Chooses the place of these axes on the values around an op, if that saves enough; true if a layout has changed.
-  constexpr bool refine(int id, axis_list axes, double least_saved) {
-    axes_ = axes;
-    mask_ = axes.mask();
-    gather(id);
+  /// The instruction that passes on the next value of a carry, or that returns what the last iteration passed on; or
+  /// -1.
+  [[nodiscard]] constexpr int read_as(structure part, int value) const {
+    for (int at = state_.first[value]; at >= 0; at = state_.next[at]) {
+      const instruction& reader = g_[state_.reader[at]];
+      if (structure_of(reader) == part && reader.operand[0] == value) return state_.reader[at];
+    }
+    return -1;
+  }
+  /// Whether a loop only adds to a carry, element by element, itself or in loops inside it, and some term is a partial.
+  [[nodiscard]] constexpr bool is_added_to(int carry) const {
+    bool has_partials = false;
+    int value = carry;
+    while (value >= 0) {
+      int reader = -1;
+      for (int at = state_.first[value]; at >= 0; at = state_.next[at]) {
+        const int id = state_.reader[at];
+        if (structure_of(g_[id]) == structure::loop_next && g_[id].operand[1] != value) continue;
+        if (reader >= 0) return false;
+        reader = id;
+      }
+      if (reader < 0) return false;
+      const instruction& i = g_[reader];
+      const structure part = structure_of(i);
+      if (part == structure::loop_next) return has_partials && i.operand[0] == carry;
+      if (part == structure::loop_carry) {
+        if (!is_added_to(reader)) return false;
+        const int next = read_as(structure::loop_next, reader);
+        value = next < 0 ? -1 : read_as(structure::loop_result, next);
+        has_partials = true;
+        continue;
+      }
+      if (part != structure::none || !keeps_terms(reader) || i.op->spread != propagation::elementwise) return false;
+      for (int k = 0; k < i.operand_count; ++k)
+        has_partials = has_partials || (g_.operand_at(i, k) != value && may_be_partial(g_.operand_at(i, k), 0));
+      value = reader;
+    }
+    return false;
+  }
+  [[nodiscard]] constexpr bool keeps_terms(int id) const {
+    return g_[id].op->linear != linearity::none || requests_of(g_[id]) != layout_request::none;
+  }
+  /// Whether a value is a sum over something that is split now, or linear in one; a loop's result is taken for one.
+  [[nodiscard]] constexpr bool may_be_partial(int value, int depth) const {
+    const instruction& i = g_[value];
+    if (reads_loop(structure_of(i))) return true;
+    if (structure_of(i) != structure::none) return false;
+    if (depth == most_depth || of_[value].unreduced != 0) return true;
+    if (i.operand_count == 0 || i.op->factors == nullptr) return false;
+    if (axes_summed_over(g_, rules_[value], of_, value) != 0) return true;
+    bool result = false;
+    for (int k = 0; k < i.operand_count && keeps_terms(value); ++k)
+      result = result || may_be_partial(g_.operand_at(i, k), depth + 1);
+    return result;
+  }
+
+  /// Notes the carry of a loop that a value is, is passed on to, or was, if its layout may be chosen.
+  constexpr void note_carry(int value) {
+    int carry = value;
+    if (structure_of(g_[carry]) == structure::loop_result) carry = g_[carry].operand[0];
+    if (structure_of(g_[carry]) == structure::loop_next) carry = g_[carry].operand[0];
+    if (structure_of(g_[carry]) != structure::loop_carry || carries_.size() == most_carries_tried) return;
+    for (const int known : carries_) {
+      if (known == carry) return;
+    }
+    if (is_free_carry(carry)) carries_.push_back(carry);
+  }
+  [[nodiscard]] constexpr bool is_free_carry(int carry) const {
+    if (of_[carry].unreduced != 0 || (!keeps_terms_.empty() && keeps_terms_[carry])) return false;
+    const int next = read_as(structure::loop_next, carry);
+    if (next < 0 || is_added_to(carry) || !is_open(carry)) return false;
+    for (int at = state_.first[next]; at >= 0; at = state_.next[at]) {
+      if (structure_of(g_[state_.reader[at]]) == structure::loop_result && !is_open(state_.reader[at])) return false;
+    }
+    return true;
+  }
+  /// Tries the next layout of the carries around an op: of each alone, then of all together that are like the first.
+  /// What they pass from one iteration to the next has to be in one layout at both ends, which no way from operands to
+  /// results can choose.
+  constexpr void try_carried(refinement_progress& at) {
+    axes_ = list_of(at.tried_axes);
+    mask_ = at.tried_axes;
+    carries_.clear();
+    values_.clear();
+    gather(at.id);
+    int number = at.trial++ - 1;
+    for (int n = 0; n <= carries_.size() && !carries_.empty(); ++n) {
+      const bool all = n == carries_.size();
+      const int carry = carries_[all ? 0 : n];
+      layout_candidate options;
+      options.value = carry;
+      options_.clear();
+      list_options(options);
+      if (number >= options.count) {
+        number -= options.count;
+        continue;
+      }
+      const placing tried = options_[number].at;
+      values_.clear();
+      for (const int other : carries_) {
+        if (other == carry || (all && is_like(other, carry))) add_tried(other);
+      }
+      bool differs = false;
+      axis_mask lost = of_[carry].tiled();
+      for (int d = 0; d < of_[carry].rank; ++d) {
+        differs = differs || of_[carry].dim[d].code() != tried.dim[d];
+        lost &= ~mask_of(tried.dim[d]);
+      }
+      // With fewer shards each device would keep more of it, all the time.
+      if (!differs || lost != 0 || (all && carries_.size() == 1)) return;
+      gather(at.id);
+      at.changed = refine(0.5, &tried) || at.changed;
+      return;
+    }
+    at.trial = 0;
+  }
+  [[nodiscard]] constexpr bool is_like(int one, int other) const {
+    return g_[one].loop == g_[other].loop && g_[one].shape == g_[other].shape && of_[one].same_layout(of_[other]);
+  }
+  /// Adds a carry and what has its layout.
+  constexpr void add_tried(int carry) {
+    layout_candidate added;
+    added.is_tried = true;
+    added.value = carry;
+    values_.push_back(added);
+    added.value = read_as(structure::loop_next, carry);
+    values_.push_back(added);
+    for (int at = state_.first[added.value]; at >= 0; at = state_.next[at]) {
+      if (structure_of(g_[state_.reader[at]]) != structure::loop_result) continue;
+      layout_candidate result = added;
+      result.value = state_.reader[at];
+      values_.push_back(result);
+    }
+  }
+
+  /// Chooses the place of `axes_` on `values_`, if that saves enough, with one layout for all that is tried; true if a
+  /// layout has changed.
+  constexpr bool refine(double least_saved, const placing* tried) {
     if (values_.empty()) return false;
     options_.clear();
     list<sharding> before;
     for (const layout_candidate& c : values_) before.push_back(of_[c.value]);
     const double cost_before = total();
-    for (layout_candidate& c : values_) list_options(c);
-    for (layout_candidate& c : values_) c.is_chosen = false;
-    for (const layout_candidate& c : values_) price_options(c);
-    for (int n = values_.size() - 1; n >= 0; --n) choose(n);
+    for (layout_candidate& c : values_) {
+      if (c.is_tried) {
+        lay_out(c.value, *tried);
+      } else {
+        list_options(c);
+        c.is_chosen = false;
+      }
+    }
+    for (const layout_candidate& c : values_) {
+      if (!c.is_tried) price_options(c);
+    }
+    for (int n = values_.size() - 1; n >= 0; --n) {
+      if (!values_[n].is_tried) choose(n);
+    }
     if (total() < cost_before - least_saved) return note(before);
     for (int n = 0; n < values_.size(); ++n) of_[values_[n].value] = before[n];
     return false;
+  }
+  constexpr void lay_out(int value, const placing& at) {
+    sharding& chosen = of_[value];
+    for (int d = 0; d < chosen.rank; ++d) chosen.dim[d] = axis_list::from_code(at.dim[d]);
   }
   /// True if something has changed.
   constexpr bool note(const list<sharding>& before) {
@@ -144,9 +318,9 @@ class layout_refinement : layout_prices {
     return changed;
   }
 
-  /// Lists the free values around an op, as many as can be searched: the nearest; then in the order of the program.
+  /// Lists the free values around an op and around what is tried, as many as can be searched: the nearest; then in the
+  /// order of the program. Notes the carries among them.
   constexpr void gather(int id) {
-    values_.clear();
     expected_ = 0;
     add(id);
     add_operands(id);
@@ -157,7 +331,8 @@ class layout_refinement : layout_prices {
       add_operands(value);
       for (int at = state_.first[value]; at >= 0; at = state_.next[at]) {
         add(state_.reader[at]);
-        if (is_searchable(state_.reader[at])) add_operands(state_.reader[at]);
+        if (is_searchable(state_.reader[at]) || structure_of(g_[state_.reader[at]]) == structure::loop_next)
+          add_operands(state_.reader[at]);
       }
     }
     for (int n = 1; n < values_.size(); ++n) {
@@ -168,6 +343,7 @@ class layout_refinement : layout_prices {
     }
   }
   constexpr void add(int value) {
+    note_carry(value);
     if (values_.size() == most_refined_values || expected_ > most_moves_priced || index_of(value) >= 0 ||
         !is_free(value))
       return;
@@ -196,7 +372,7 @@ class layout_refinement : layout_prices {
     return result;
   }
   constexpr void add_operands(int of) {
-    if (structure_of(g_[of]) != structure::none && structure_of(g_[of]) != structure::result) return;
+    if (structure_of(g_[of]) != structure::none && operand_moved_by(g_[of]) < 0) return;
     for (int k = 0; k < g_[of].operand_count; ++k) add(g_.operand_at(g_[of], k));
   }
 
@@ -249,8 +425,7 @@ class layout_refinement : layout_prices {
       least = cost;
     }
     pinned_ = -1;
-    sharding& chosen = of_[c.value];
-    for (int d = 0; d < chosen.rank; ++d) chosen.dim[d] = axis_list::from_code(options_[c.first + best].at.dim[d]);
+    lay_out(c.value, options_[c.first + best].at);
     values_[n].is_chosen = true;
   }
   /// The cost of all ops that read a value; any number above `most` if it is above, unless that is negative.
@@ -284,6 +459,8 @@ class layout_refinement : layout_prices {
 
   /// The number of moves that a choice for `values_` is going to price.
   int expected_ = 0;
+  /// The carries around an op whose layouts may be chosen.
+  list<int> carries_;
 };
 
 }  // namespace espalier::detail
