@@ -214,7 +214,7 @@ class layout_prices {
       cost += price_of_operand(value, needed, has_windows ? read_through_windows(id, k, rule) : shape);
       // What the operands of one op lack travels together.
       if (starts_ && g_[value].loop == i.loop) {
-        if (has_start) cost -= times * static_cast<double>(collective_latency);
+        if (has_start) cost -= times * starting_cost;
         has_start = true;
       }
       if (has_windows) cost += times * cost_of_windows(id, k, rule, needed);
@@ -271,15 +271,14 @@ class layout_prices {
   constexpr double price_of_operand(int value, const placing& needed, const extents& read) {
     const instruction& i = g_[value];
     const double times = static_cast<double>(repetitions(g_, value));
+    if (value == pinned_) return times * final_move(read, size_of(i.type), pinned_at_, needed);
     const int n = index_of(value);
-    starts_ = false;
-    if (value == pinned_ || n < 0 || values_[n].is_chosen) {
-      if (value != pinned_ && of_[value].unreduced != 0) return 0;
-      const placing at = value == pinned_ ? pinned_at_ : placing_of(value);
-      const double cost = move_cost(read, size_of(i.type), at, 0, needed);
-      starts_ = cost >= static_cast<double>(collective_latency);
-      return times * cost;
+    if (n < 0 || values_[n].is_chosen) {
+      starts_ = false;
+      const axis_mask partial = of_[value].unreduced;
+      return partial != 0 ? 0 : times * final_move(read, size_of(i.type), placing_of(value), needed);
     }
+    double moved_at_least = 0;
     double least = -1;
     for (int o = 0; o < values_[n].count; ++o) {
       const layout_option& one = options_[values_[n].first + o];
@@ -288,9 +287,16 @@ class layout_prices {
       const double cost = one.cost + times * moved;
       if (least >= 0 && cost >= least) continue;
       least = cost;
-      starts_ = moved >= static_cast<double>(collective_latency);
+      moved_at_least = moved;
     }
+    starts_ = moved_at_least >= starting_cost;
     return least;
+  }
+  /// The cost of a move right before an op reads the value; `starts_` says whether it starts a collective.
+  constexpr double final_move(const extents& shape, std::int64_t element, const placing& from, const placing& to) {
+    const double cost = move_cost(shape, element, from, 0, to);
+    starts_ = cost >= starting_cost;
+    return cost;
   }
   /// About what windows bring from other devices: as many elements along a dimension as it differs in from the
   /// result's.
@@ -341,6 +347,8 @@ class layout_prices {
     ++priced_;
     return detail::move_cost(mesh_, shape, element, from, partial, to);
   }
+
+  static constexpr auto starting_cost = static_cast<double>(collective_latency);
 
   const mesh_shape& mesh_;
   graph_view g_;

@@ -19,7 +19,7 @@ inline constexpr int most_carries_tried = 3;
 /// The number of moves that are priced for one choice at most. A constant evaluation ends with the choice after which
 /// it has priced `moves_in_evaluation`: clang's limit on steps is some three thousand moves of an op of many factors. A
 /// look at whether an op is disputed counts as a few.
-inline constexpr int most_moves_priced = 2000;
+inline constexpr int most_moves_priced = 1700;
 inline constexpr int moves_in_evaluation = 500;
 inline constexpr int looks_in_evaluation = 1024;
 /// The number of moves that are priced for one program, after which layouts stay as they are.
@@ -84,6 +84,7 @@ class layout_refinement : layout_prices {
         looks += 8;
         const bool is_asked = (axes.mask() & disputed) != 0;
         carries_.clear();
+        refused_.clear();
         axes_ = axes;
         mask_ = axes.mask();
         values_.clear();
@@ -192,6 +193,7 @@ class layout_refinement : layout_prices {
 
   /// Notes the carry of a loop that a value is, is passed on to, or was, if its layout may be chosen.
   constexpr void note_carry(int value) {
+    if (structure_of(g_[value]) == structure::none) return;
     int carry = value;
     if (structure_of(g_[carry]) == structure::loop_result) carry = g_[carry].operand[0];
     if (structure_of(g_[carry]) == structure::loop_next) carry = g_[carry].operand[0];
@@ -199,7 +201,10 @@ class layout_refinement : layout_prices {
     for (const int known : carries_) {
       if (known == carry) return;
     }
-    if (is_free_carry(carry)) carries_.push_back(carry);
+    for (const int known : refused_) {
+      if (known == carry) return;
+    }
+    (is_free_carry(carry) ? carries_ : refused_).push_back(carry);
   }
   [[nodiscard]] constexpr bool is_free_carry(int carry) const {
     if (of_[carry].unreduced != 0 || (!keeps_terms_.empty() && keeps_terms_[carry])) return false;
@@ -217,6 +222,7 @@ class layout_refinement : layout_prices {
     axes_ = list_of(at.tried_axes);
     mask_ = at.tried_axes;
     carries_.clear();
+    refused_.clear();
     values_.clear();
     gather(at.id);
     int number = at.trial++ - 1;
@@ -461,6 +467,7 @@ class layout_refinement : layout_prices {
   int expected_ = 0;
   /// The carries around an op whose layouts may be chosen.
   list<int> carries_;
+  list<int> refused_;
 };
 
 }  // namespace espalier::detail
