@@ -13,6 +13,11 @@ namespace espalier {
 /// it out over idle axes, unless the tensor is large enough to gain by it.
 inline constexpr std::int64_t collective_latency = 16384;
 
+/// A tensor joins others in one collective if sending it takes no longer than starting to: beyond, the two copies, into
+/// the message and out of it, outweigh the start. Extents of the whole tensor decide, so that a program has the same
+/// form on every mesh.
+inline constexpr std::int64_t merged_bytes_limit = collective_latency;
+
 /// Floating-point operations of a device in the time that it takes to send a byte.
 inline constexpr double operations_per_byte = 40;
 

@@ -13,11 +13,6 @@ namespace espalier {
 
 namespace detail {
 
-/// A tensor joins others in one collective if sending it takes no longer than starting to: beyond, the two copies, into
-/// the message and out of it, outweigh the start. Extents of the whole tensor decide, so that a program has the same
-/// form on every mesh.
-inline constexpr std::int64_t merged_bytes_limit = collective_latency;
-
 /// Bytes that devices lack of a tensor that is read through windows.
 [[nodiscard]] constexpr std::int64_t bytes_lacking(graph_view g, int id) {
   const auto moves = attributes_of<collective_attributes>(g[id]);

@@ -146,8 +146,8 @@ class factor_dispute {
   return repeated * saved > unasked_collective ? idle : 0;
 }
 
-/// Tensors of fewer bytes cost little more than the start of a message, wherever they are: their layouts stay as
-/// completion has chosen them.
+/// Tensors of fewer bytes in a run cost little more than the start of a message, wherever they are: their layouts stay
+/// as completion has chosen them.
 inline constexpr std::int64_t least_refined_bytes = 1024;
 
 /// Whether some tensor of an op has this many bytes, in all iterations of the loops around it.

@@ -19,7 +19,7 @@ inline constexpr int most_carries_tried = 3;
 /// The number of moves that are priced for one choice at most. A constant evaluation ends with the choice after which
 /// it has priced `moves_in_evaluation`: clang's limit on steps is some three thousand moves of an op of many factors. A
 /// look at whether an op is disputed counts as a few.
-inline constexpr int most_moves_priced = 1700;
+inline constexpr int most_moves_priced = 1900;
 inline constexpr int moves_in_evaluation = 500;
 inline constexpr int looks_in_evaluation = 1024;
 /// The number of moves that are priced for one program, after which layouts stay as they are.
