@@ -400,8 +400,8 @@ template <class Kernels> class chain_runner {
     const std::int64_t size = step.result.size;
     if (step.mask == mask_part::applies) {
       const auto* from = static_cast<const char*>(call.operand[1].data);
-      auto* to = static_cast<char*>(call.result.data);
-      for (std::int64_t r = 0; r < call.rows; ++r) {
+      auto* to = static_cast<char*>(call.result.data);  // the same, where what is stored takes the operand's place
+      for (std::int64_t r = 0; r < call.rows && to != from; ++r) {
         std::memcpy(to + r * call.result.row * size, from + r * call.operand[1].row * size,
                     static_cast<std::size_t>(known * size));
       }
