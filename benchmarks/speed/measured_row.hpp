@@ -8,6 +8,7 @@
 #include <espalier/tensor/run/execute/gather.hpp>
 #include <espalier/tensor/run/execute/runner.hpp>
 
+#include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -42,6 +43,10 @@ struct inputs {
   std::int64_t index_limit = 1;
   /// An argument that is not negative (a second moment): the squares of what is drawn. -1: none.
   int squared = -1;
+  /// Floats from this argument on are weights: a 32nd of what is drawn.
+  int first_weight = INT_MAX;
+  /// What every integer is, if it is not drawn.
+  std::int64_t integer = -1;
 };
 
 /// Fills an argument.
@@ -53,9 +58,9 @@ struct filler {
     using element = typename sharded_array<Tensor>::value_type;
     array.for_each([&](element& e, std::int64_t i) {
       if constexpr (std::is_integral_v<element>) {
-        e = static_cast<element>(drawn_index(i, how.index_limit));
+        e = static_cast<element>(how.integer >= 0 ? how.integer : drawn_index(i, how.index_limit));
       } else {
-        const auto x = static_cast<float>(drawn(i, argument));
+        const auto x = static_cast<float>(drawn(i, argument)) * (argument >= how.first_weight ? 1.0F / 32 : 1.0F);
         e = static_cast<element>(argument == how.squared ? x * x : x);
       }
     });
@@ -130,5 +135,6 @@ class speed_rows {
 void measure_elements(speed_rows& rows);
 void measure_attention(speed_rows& rows);
 void measure_products(speed_rows& rows);
+void measure_decode(speed_rows& rows);
 
 }  // namespace espalier::benchmarks

@@ -12,25 +12,30 @@ namespace espalier::detail {
 /// Fetches the memory that a block of rows reads and writes while the one before it is computed, a share with each
 /// step: blocks are too short for the hardware to find out by itself, unless a row is long, and all of it at once would
 /// have to wait for the memory before anything is computed.
+///
+/// It fetches one cache line in eight, and leaves those between to the hardware, whose fetching it sets off. A core has
+/// few places for lines on their way to its first cache, and all of a block's lines would keep these from what the
+/// steps themselves read and write.
 template <class Step> class block_fetcher {
  public:
-  static constexpr std::int64_t cache_line = 64;
+  /// Bytes from one line that is fetched to the next.
+  static constexpr std::int64_t distance = 8 * 64;
 
   block_fetcher() = default;
   /// The block from `row` on, of whose rows `columns` count.
   block_fetcher(const fused_chain& c, const Step* steps, std::int64_t row, std::int64_t columns)
       : chain_(&c), steps_(steps), row_(row), columns_(columns), rows_(smaller_of(c.block_rows, c.rows - row)) {}
 
-  /// Fetches the next `lines` cache lines.
+  /// Fetches the next `lines` lines.
   void fetch(std::int64_t lines) {
     while (lines > 0 && (left_ > 0 || next_run())) {
       const std::int64_t count = smaller_of(lines, left_);
       if (writes_) {
-        for (std::int64_t i = 0; i < count; ++i) __builtin_prefetch(from_ + i * cache_line, 1, 2);
+        for (std::int64_t i = 0; i < count; ++i) __builtin_prefetch(from_ + i * distance, 1, 2);
       } else {
-        for (std::int64_t i = 0; i < count; ++i) __builtin_prefetch(from_ + i * cache_line, 0, 2);
+        for (std::int64_t i = 0; i < count; ++i) __builtin_prefetch(from_ + i * distance, 0, 2);
       }
-      from_ += count * cache_line;
+      from_ += count * distance;
       left_ -= count;
       lines -= count;
     }
@@ -62,7 +67,7 @@ template <class Step> class block_fetcher {
       runs_ = whole ? 1 : rows_;
       size_ = stream.size;
       start_ = from_ = stream.at(row_);
-      lines_of_run_ = left_ = ((whole ? rows_ * chain_->columns : columns_) * size_ + cache_line - 1) / cache_line;
+      lines_of_run_ = left_ = ((whole ? rows_ * chain_->columns : columns_) * size_ + distance - 1) / distance;
       writes_ = writes;
       return true;
     }
@@ -87,7 +92,7 @@ template <class Step> class block_fetcher {
   bool writes_ = false;
 };
 
-/// Cache lines of a block to be fetched with each step; 0 where the hardware does it: where rows are long, and where
+/// Lines of a block to be fetched with each step; 0 where the hardware does it: where rows are long, and where
 /// steps are few.
 template <class Step> [[nodiscard]] std::int64_t lines_of_step(const fused_chain& c, const Step* steps) {
   if (c.columns > 4 * block_elements || c.step_count < least_fetched_steps) return 0;
@@ -97,7 +102,7 @@ template <class Step> [[nodiscard]] std::int64_t lines_of_step(const fused_chain
     for (int k = 0; k < step.operand_count; ++k) bytes += step.operand[k].is_stream ? step.operand[k].size : 0;
     bytes += step.result.is_stream && !step.is_streamed ? step.result.size : 0;
   }
-  return (c.block_rows * c.columns * bytes / block_fetcher<Step>::cache_line + c.step_count - 1) / c.step_count;
+  return (c.block_rows * c.columns * bytes / block_fetcher<Step>::distance + c.step_count - 1) / c.step_count;
 }
 
 }  // namespace espalier::detail
