@@ -73,9 +73,9 @@ void measure_decode(speed_rows& rows) {
   inputs how;
   how.first_weight = 6;
   how.integer = settings::context - 1;  // the token takes the cache's last place, and sees all others
-  rows.measure<block, donated<kept>, donated<kept>, f32<1, settings::width>, angles, angles, i32<>, gain, query_weight,
-               key_weight, key_weight, output_weight, gain, up_weight, up_weight, down_weight>("decode/llama_block",
-                                                                                               {bytes, 0}, how);
+  rows.measure_on<llama::mesh<settings>, block, donated<kept>, donated<kept>, f32<1, settings::width>, angles, angles,
+                  i32<>, gain, query_weight, key_weight, key_weight, output_weight, gain, up_weight, up_weight,
+                  down_weight>("decode/llama_block", {bytes, 0}, how);
 }
 
 }  // namespace espalier::benchmarks

@@ -13,8 +13,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s elements | attention | products | decode | elements/exp ...\n", argv[0]);
     return EXIT_FAILURE;
   }
-  espalier::world here(argc, argv, espalier::mesh<>::value);
-  speed_rows rows(here, argv[1]);
+  speed_rows rows(argv[1]);
   measure_elements(rows);
   measure_attention(rows);
   measure_products(rows);

@@ -82,17 +82,23 @@ template <class Tensor> double mean_magnitude(world& here, const sharded_array<T
 class speed_rows {
  public:
   /// @param rows the rows to measure: a name, or a part of it up to a slash
-  speed_rows(world& here, std::string_view rows) : here_(here), wanted_(rows) {}
+  explicit speed_rows(std::string_view rows) : wanted_(rows) {}
 
   [[nodiscard]] bool wants(std::string_view row) const {
     return row == wanted_ || (row.starts_with(wanted_) && row[wanted_.size()] == '/');
   }
   /// Measures a program of arrays on one device: median milliseconds, and how far that is from the machine's own rate.
   template <class F, class... Specs> void measure(std::string_view row, least_work least, inputs how = {}) {
+    measure_on<mesh<>, F, Specs...>(row, least, how);
+  }
+  /// The same, of a program with annotations. `Mesh` has one device.
+  template <class Mesh, class F, class... Specs>
+  void measure_on(std::string_view row, least_work least, inputs how = {}) {
     if (!wants(row)) return;
-    using measured = program<mesh<>, F, Specs...>;
-    runner<measured> run(here_);
-    measure_with(row, least, how, run, std::make_integer_sequence<int, sizeof...(Specs)>{});
+    using measured = program<Mesh, F, Specs...>;
+    world here(Mesh::value);
+    runner<measured> run(here);
+    measure_with(here, row, least, how, run, std::make_integer_sequence<int, sizeof...(Specs)>{});
   }
   /// The median of as many calls as take a second, 5 to 50.
   template <class Body> double milliseconds(const Body& body) const {
@@ -114,21 +120,20 @@ class speed_rows {
 
  private:
   template <class Program, int... I>
-  void measure_with(std::string_view row, least_work least, inputs how, runner<Program>& run,
+  void measure_with(world& here, std::string_view row, least_work least, inputs how, runner<Program>& run,
                     std::integer_sequence<int, I...> /*all*/) {
     auto arguments = std::make_tuple(run.template argument<I>()...);
     (filler{I, how}(std::get<I>(arguments)), ...);
     double magnitude = 0;
     const auto& result = run(std::get<I>(arguments)...);
     if constexpr (requires { result.template get<0>(); }) {
-      magnitude = mean_magnitude(here_, result.template get<0>());
+      magnitude = mean_magnitude(here, result.template get<0>());
     } else {
-      magnitude = mean_magnitude(here_, result);
+      magnitude = mean_magnitude(here, result);
     }
     line(row, milliseconds([&] { keep(run(std::get<I>(arguments)...)); }), least, magnitude);
   }
 
-  world& here_;
   std::string_view wanted_;
 };
 
