@@ -73,6 +73,22 @@ void small_step(std::string_view row, int argc, char** argv, const mesh_shape& m
   report(row, "ours", median(samples) * 1e3, "ms", "\"losses\": [" + losses + "]");
 }
 
+/// The step in mixed precision beside the same in f32, in turn.
+void bf16_step(std::string_view row, int argc, char** argv) {
+  world here(argc, argv, small_gpt_mesh());
+  const auto step = make_small_gpt_bf16(here);
+  const auto wide = make_small_gpt(here);
+  int number = 0;
+  const auto [bf16_seconds, f32_seconds] = interleaved_seconds(
+      {5, 20}, [&] { step->run(number); }, [&] { wide->run(number++); });
+  report(
+      row, "ours", bf16_seconds * 1e3, "ms",
+      "\"loss\": " + std::to_string(step->loss()) + ", \"arena_bytes\": " + std::to_string(step->facts().arena_bytes));
+  report(
+      row, "ours in f32", f32_seconds * 1e3, "ms",
+      "\"loss\": " + std::to_string(wide->loss()) + ", \"arena_bytes\": " + std::to_string(wide->facts().arena_bytes));
+}
+
 /// Runs steps and nothing else, for `perf record`.
 void only_steps(int argc, char** argv, const mesh_shape& mesh, std::unique_ptr<gpt_step> (*make)(world&)) {
   world here(argc, argv, mesh);
@@ -93,6 +109,8 @@ int main(int argc, char** argv) {
     step_vs_blas(row, argc, argv);
   } else if (row.starts_with("small_gpt_vs_torch")) {
     small_step(row, argc, argv, small_gpt_mesh(), &make_small_gpt);
+  } else if (row.starts_with("small_gpt_bf16")) {
+    bf16_step(row, argc, argv);
   } else if (row == "small_gpt_ddp_vs_torch_ddp") {
     small_step(row, argc, argv, small_gpt_data_parallel_mesh(), &make_small_gpt_data_parallel);
   } else if (row == "steps_of_large_gpt") {
@@ -100,8 +118,10 @@ int main(int argc, char** argv) {
   } else if (row == "steps_of_small_gpt") {
     only_steps(argc, argv, small_gpt_mesh(), &make_small_gpt);
   } else {
-    std::fprintf(stderr, "usage: %s gpt_step_vs_blas_1t | small_gpt_vs_torch_1t | small_gpt_ddp_vs_torch_ddp\n",
-                 argv[0]);
+    std::fprintf(
+        stderr,
+        "usage: %s gpt_step_vs_blas_1t | small_gpt_vs_torch_1t | small_gpt_bf16_1t | small_gpt_ddp_vs_torch_ddp\n",
+        argv[0]);
     return EXIT_FAILURE;
   }
 }

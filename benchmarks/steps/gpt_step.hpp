@@ -52,6 +52,8 @@ class gpt_step {
 /// d_model 256, 8 heads, 2 layers, sequence 128, batch 16, vocabulary 1024, biases everywhere, Adam, on one device.
 [[nodiscard]] mesh_shape small_gpt_mesh();
 [[nodiscard]] std::unique_ptr<gpt_step> make_small_gpt(world& where);
+/// The same in mixed precision: bf16 with parameters in f32.
+[[nodiscard]] std::unique_ptr<gpt_step> make_small_gpt_bf16(world& where);
 
 /// The same, the batch split over two devices.
 [[nodiscard]] mesh_shape small_gpt_data_parallel_mesh();
