@@ -79,8 +79,9 @@ void bf16_step(std::string_view row, int argc, char** argv) {
   const auto step = make_small_gpt_bf16(here);
   const auto wide = make_small_gpt(here);
   int number = 0;
+  int number_of_wide = 0;
   const auto [bf16_seconds, f32_seconds] = interleaved_seconds(
-      {5, 20}, [&] { step->run(number); }, [&] { wide->run(number++); });
+      {5, 20}, [&] { step->run(number++); }, [&] { wide->run(number_of_wide++); });
   report(
       row, "ours", bf16_seconds * 1e3, "ms",
       "\"loss\": " + std::to_string(step->loss()) + ", \"arena_bytes\": " + std::to_string(step->facts().arena_bytes));
