@@ -10,7 +10,7 @@
 int main(int argc, char** argv) {
   using namespace espalier::benchmarks;
   if (argc < 2) {
-    std::fprintf(stderr, "usage: %s elements | attention | products | decode | elements/exp ...\n", argv[0]);
+    std::fprintf(stderr, "usage: %s elements | attention | products | decode | regions | elements/exp ...\n", argv[0]);
     return EXIT_FAILURE;
   }
   speed_rows rows(argv[1]);
@@ -18,4 +18,5 @@ int main(int argc, char** argv) {
   measure_attention(rows);
   measure_products(rows);
   measure_decode(rows);
+  measure_regions(rows);
 }

@@ -107,11 +107,16 @@ class speed_rows {
     count = count < 5 ? 5 : count > 50 ? 50 : count;
     return median_seconds(body, {0, count}) * 1e3;
   }
-  /// The line of a row, elements/exp, which is called elements_2t/exp on two threads.
-  static void line(std::string_view row, double milliseconds, least_work least, double magnitude) {
+  /// The row elements/exp is called elements_2t/exp on two threads.
+  [[nodiscard]] static std::string name_of(std::string_view row) {
     const char* const threads = std::getenv("OMP_NUM_THREADS");
     std::string name(row);
     name.insert(name.find('/'), std::string("_") + (threads == nullptr ? "all" : threads) + "t");
+    return name;
+  }
+  /// The line of a row.
+  static void line(std::string_view row, double milliseconds, least_work least, double magnitude) {
+    const std::string name = name_of(row);
     std::string more = "\"mean_magnitude\": " + std::to_string(magnitude);
     if (least.bytes > 0) more += ", \"GB/s\": " + std::to_string(least.bytes / milliseconds * 1e-6);
     if (least.flops > 0) more += ", \"GFLOP/s\": " + std::to_string(least.flops / milliseconds * 1e-6);
@@ -141,5 +146,6 @@ void measure_elements(speed_rows& rows);
 void measure_attention(speed_rows& rows);
 void measure_products(speed_rows& rows);
 void measure_decode(speed_rows& rows);
+void measure_regions(speed_rows& rows);
 
 }  // namespace espalier::benchmarks
