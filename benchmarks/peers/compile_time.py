@@ -5,6 +5,8 @@
 
 include_core     seconds to include core.hpp, less those for an empty file (-fsyntax-only)
 gpt              seconds for the GPT step, -O2 on a 2 x 2 mesh with 4 layers; -fsyntax-only with 48, on 16 x 16 and 64 x 32
+devices          CPU seconds of g++ for the GPT step on 2 to 65,536 devices, -fsyntax-only, the least of three in turn; `uneven`: batch,
+                 context and vocabulary divide on no mesh; peer: on two devices
 gpt_memory       MB that g++ needs for the same, -O2
 instantiations   template instantiations of the GPT step on each mesh and with 48 layers; peer: 2 x 2, 4 layers (clang's -ftime-trace)
 constexpr_steps  the longest constant evaluation of the GPT step: the smallest -fconstexpr-steps that compiles, exactly; peer as above
@@ -120,6 +122,21 @@ def gpt(folder):
         report(f"compile_time/gpt_{name_of(MESHES[0], 4)}_O2/{compiler}", compile_once(compiler, source, *flags)[0], "s")
     for mesh, layers in variants():
         report(f"compile_time/gpt_{name_of(mesh, layers)}_syntax/g++-12", compile_once("g++-12", source, "-fsyntax-only", *defines(mesh, layers))[0], "s")
+
+
+def devices(folder):
+    meshes = [(1, 2), (2, 2), (4, 4), (16, 16), (64, 32), (128, 128), (256, 256)]
+    least = {}
+    for _ in range(3):
+        for sizes in ("even", "uneven"):
+            for mesh in meshes:
+                flags = ["-fsyntax-only", *defines(mesh, 4), *(["-DUNEVEN"] if sizes == "uneven" else [])]
+                taken = compile_measured("g++-12", SOURCES / "gpt_step.cpp", *flags)[1]
+                least[sizes, mesh] = min(taken, least.get((sizes, mesh), taken))
+    for (sizes, mesh), taken in least.items():
+        row = f"compile_devices/{mesh[0] * mesh[1]}_{sizes}"
+        report(row, taken, "s")
+        report(row, least[sizes, meshes[0]], "s", "2 devices")
 
 
 def unet3d(folder):
@@ -261,7 +278,7 @@ def long_programs(folder):
 
 def main():
     parts = {f"readme_{kind}": functools.partial(readme, kind=kind) for kind in README_KINDS}
-    parts |= {f.__name__: f for f in (readme_memory, include_core, gpt, gpt_memory, unet3d, instantiations, constexpr_steps, long_programs)}
+    parts |= {f.__name__: f for f in (readme_memory, include_core, gpt, devices, gpt_memory, unet3d, instantiations, constexpr_steps, long_programs)}
     if len(sys.argv) < 2 or sys.argv[1] not in parts:
         sys.exit(__doc__)
     with tempfile.TemporaryDirectory() as folder:
