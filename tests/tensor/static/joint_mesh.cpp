@@ -75,6 +75,13 @@ static_assert(pairs_turned::axes_of<columns> == ep::axis_list(1 + in_other_order
 static_assert(ep::detail::annotation_of<reversed, x, back_x>(2).fault == ep::detail::annotation_fault::axis_used_twice);
 static_assert(ep::detail::annotation_of<reversed, back_x, y>(2).fault == ep::detail::annotation_fault::nothing);
 
+// Of 7 rows counted backwards the last device has the first four, and sends most.
+struct together {
+  constexpr auto operator()(auto v) const { return ep::reshard<ep::none>(v); }
+};
+using from_back = ep::program<reversed, together, ep::sharded<ep::f32<7>, back_x>>;
+static_assert(from_back::bytes<ep::all_gather>() == 16 && from_back::collectives() == 1);
+
 // One mesh of three axes of other sizes, and a single device along an axis.
 struct a : ep::axis<"a", 3> {};
 struct b : ep::axis<"b", 4> {};
