@@ -81,6 +81,13 @@ struct together {
 };
 using from_back = ep::program<reversed, together, ep::sharded<ep::f32<7>, back_x>>;
 static_assert(from_back::bytes<ep::all_gather>() == 16 && from_back::collectives() == 1);
+constexpr ep::sharding split_back = [] {
+  ep::sharding split = ep::sharding::whole(1);
+  split.dim[0] = reversed::axes_of<back_x>;
+  return split;
+}();
+static_assert(ep::most_sent_bytes(reversed::value, ep::extents{1, {7}}, ep::dtype::f32,
+                                  {ep::collective::all_gather, 1, ep::sharding::whole(1)}, split_back) == 16);
 
 // One mesh of three axes of other sizes, and a single device along an axis.
 struct a : ep::axis<"a", 3> {};
