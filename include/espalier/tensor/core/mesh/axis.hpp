@@ -37,7 +37,6 @@ using axis_mask = std::uint32_t;
 inline constexpr int most_ordered_axes = 7;
 /// The axis that an entry of a list means, whatever the order.
 [[nodiscard]] constexpr int axis_of_entry(int entry) { return entry & (max_axes - 1); }
-static_assert(max_axes == 8);
 
 /// The mesh axes that split one dimension, major to minor: four bits each, so that copying and comparing one costs a
 /// single step in a constant evaluation. An entry is an axis, or one in its other order (`most_ordered_axes`).
