@@ -13,6 +13,7 @@ struct rows : ep::axis<"rows", 4> {};
 struct columns : ep::axis<"columns", 2> {};
 struct thirds : ep::axis<"thirds", 3> {};
 struct pairs : ep::axis<"pairs", 2> {};
+struct other : ep::axis<"other", 4> {};
 
 using grid = ep::mesh<data, model>;
 
@@ -21,7 +22,12 @@ using both = ep::joint_mesh<grid, ep::mesh<rows, thirds>>;
 #elif defined(CASE_ids)
 using both = ep::joint_mesh<grid, ep::device_ids<ep::mesh<rows, columns>, 0, 1, 2, 3, 4, 5, 6, 6>>;
 #elif defined(CASE_order)
-using both = ep::joint_mesh<ep::mesh<rows>, ep::device_ids<ep::mesh<model>, 0, 1, 3, 2>>;
+using both = ep::joint_mesh<ep::mesh<rows>, ep::device_ids<ep::mesh<pairs, columns>, 0, 1, 3, 2>>;
+#elif defined(CASE_cut_order)
+using both = ep::joint_mesh<ep::mesh<pairs, columns>, ep::device_ids<ep::mesh<model>, 0, 1, 3, 2>>;
+#elif defined(CASE_two_orders)
+using both = ep::joint_mesh<ep::mesh<rows>, ep::device_ids<ep::mesh<model>, 0, 1, 3, 2>,
+                            ep::device_ids<ep::mesh<other>, 3, 2, 1, 0>>;
 #elif defined(CASE_common)
 using both = ep::joint_mesh<ep::mesh<pairs, thirds>, ep::mesh<thirds, columns>>;
 #else
@@ -36,7 +42,8 @@ struct function {
 #endif
 };
 
-#if defined(CASE_number) || defined(CASE_ids) || defined(CASE_order) || defined(CASE_common)
+#if defined(CASE_number) || defined(CASE_ids) || defined(CASE_order) || defined(CASE_cut_order) || \
+    defined(CASE_two_orders) || defined(CASE_common)
 constexpr int devices = both::devices;  // meshes
 #else
 using step = ep::program<both, function, ep::f32<8, 8>>;
@@ -53,8 +60,14 @@ static_assert(step::flops() == 0);  // program
 // expect(CASE_ids): device_ids: the ids are not each device of the mesh once
 // user_line(CASE_ids): // meshes$
 // kind(CASE_order): an order of devices that is none of axes
-// expect(CASE_order): device_ids: in this order the devices of an axis are not evenly spaced
+// expect(CASE_order): device_ids: in this order an axis is no product of parts of axes
 // user_line(CASE_order): // meshes$
+// kind(CASE_cut_order): an order of devices across the axes of another mesh
+// expect(CASE_cut_order): device_ids: the order of an axis goes across the axes of another mesh
+// user_line(CASE_cut_order): // meshes$
+// kind(CASE_two_orders): three orders of one axis
+// expect(CASE_two_orders): device_ids: devices along one axis are counted in three orders
+// user_line(CASE_two_orders): // meshes$
 // kind(CASE_common): joined meshes without common axes
 // expect(CASE_common): joint_mesh: the axes are not made of common parts
 // user_line(CASE_common): // meshes$

@@ -248,6 +248,36 @@ outcome check_usual(std::uint32_t seed, bool cuts) {
   return kept(check_rounded(seed, options, source), seed, options, source);
 }
 
+/// Gives axes of a mesh another order, as that of a mesh which counts the same devices backwards, or in any way.
+mesh_shape with_orders(mesh_shape mesh, dice& random) {
+  static constexpr const char* names[max_axes]{"bx", "by", "bz", "bw", "bs", "bt", "bu", "bv"};
+  // The place of each device of an axis, by how many it has.
+  static constexpr int tables[3][8][8]{
+      {{}, {0}, {1, 0}, {1, 2, 0}, {0, 1, 3, 2}, {3, 0, 4, 1, 2}, {2, 0, 1, 5, 4, 3}, {6, 0, 5, 1, 4, 2, 3}},
+      {{}, {0}, {1, 0}, {0, 2, 1}, {2, 0, 1, 3}, {0, 4, 1, 3, 2}, {0, 1, 2, 5, 4, 3}, {0, 6, 2, 5, 3, 1, 4}},
+      {{}, {0}, {0, 1}, {2, 0, 1}, {0, 2, 1, 3}, {4, 3, 2, 1, 0}, {0, 2, 4, 1, 3, 5}, {1, 0, 3, 2, 5, 4, 6}}};
+  static constexpr int of_eight[3][8]{{0, 1, 2, 3, 7, 6, 5, 4}, {1, 3, 5, 7, 6, 4, 2, 0}, {0, 4, 2, 6, 1, 5, 3, 7}};
+  do {
+    for (int axis = 0; axis < mesh.rank; ++axis) {
+      if (random.chance(0.3)) continue;
+      const int which = random.integer(0, 5);
+      const int size = mesh.size[axis];
+      const int* const table = size == 8 ? &of_eight[which % 3][0] : size < 8 ? &tables[which % 3][size][0] : nullptr;
+      mesh.add_order(axis, names[axis], which < 3 ? table : nullptr);
+    }
+  } while (mesh.ordered == 0);
+  return mesh;
+}
+/// Programs on meshes that count devices in two ways.
+outcome check_ordered(std::uint32_t seed, bool /*cuts*/) {
+  program_options options = any_options(seed, seed % 3 == 0);
+  dice random(seed ^ 0x27d4eb2fU);
+  options.mesh = with_orders(options.mesh, random);
+  options.annotated = random.one_of({0.05, 0.15, 0.5});
+  const graph source = random_program_graph(seed, options);
+  return kept(check_rounded(seed, options, source), seed, options, source);
+}
+
 /// Functions of several steps, in types that are computed in another one.
 outcome check_narrow(std::uint32_t seed, bool /*cuts*/) {
   program_options options = any_options(seed, false);
@@ -570,6 +600,11 @@ TEST_CASE("random programs execute on a mesh as they mean on one device", "[fuzz
 
 TEST_CASE("random programs that split dimensions by parts of axes execute as they mean on one device", "[fuzz]") {
   check_many(from_environment("ESPALIER_FUZZ_CASES", usual_cases / 10), true, check_usual);
+}
+
+TEST_CASE("random programs on devices that are counted in two orders execute as they mean on one device",
+          "[fuzz][orders]") {
+  check_many(from_environment("ESPALIER_FUZZ_CASES", usual_cases / 5), false, check_ordered);
 }
 
 TEST_CASE("random programs of functions in sixteen bits execute as they mean on one device", "[fuzz]") {

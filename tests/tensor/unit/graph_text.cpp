@@ -87,6 +87,30 @@ TEST_CASE("a graph's text names the parts of axes as explain does") {
   CHECK(parsed(text).code.annotations[1].placement.dim[0] == axis_list(0).with(1).with(2));
 }
 
+TEST_CASE("a graph's text names the orders of an axis") {
+  const std::string text =
+      "mesh x=2*2 as back, y=4 as ring [0, 1, 3, 2]\n"
+      "%0 = argument<number=0> : f32[8@back:(2)2*ring, 4@back:(1)2]\n"
+      "%1 = argument<number=1> : f32[8@back*y]\n";
+  const parsed_graph read = parsed(text);
+  CHECK(to_text(read.mesh, read.parts, read.code) == text);
+  CHECK(read.mesh.ordered == 3);
+  CHECK(read.mesh.order[0] == nullptr);
+  const mesh_shape mesh = read.device_mesh();
+  CHECK(mesh.rank == 3);
+  CHECK(mesh.ordered == 7);
+  const axis_list ring = read.code.annotations[0].placement.dim[0];
+  CHECK(ring == axis_list(1 + max_axes).with(2 + max_axes));
+  // Devices 2 and 3 are the last of the ring, in the other order; both parts of `back` count backwards.
+  CHECK(mesh.coordinate(3, 2 + max_axes) == 2);
+  CHECK(mesh.coordinate(2, 2 + max_axes) == 3);
+  CHECK(mesh.position(2, ring) == 7);
+  CHECK(mesh.position(0, read.code.annotations[1].placement.dim[0].first(2)) == 3);
+  CHECK(error_of("mesh x=4 as ring [0, 1, 1, 2]\n") ==
+        "line 1, column 26: read \",\", expected each device of the axis once");
+  CHECK(error_of("mesh x=4 as ring [0, 1, 2]\n").find("as many devices as the axis has") != std::string::npos);
+}
+
 TEST_CASE("numbers in a graph's text are exact") {
   for (const double x : {0.1, -0.0, 1e300, 5e-324, std::numeric_limits<double>::infinity(), 16777217.0, 1.0 / 3}) {
     builder b;

@@ -25,7 +25,7 @@ class random_annotations : protected random_values {
       const int axis = axes[random_.integer(0, axes.size() - 1)];
       left &= ~bit_of(axis);
       const int where = random_.integer(-2, shape.rank - 1);
-      if (where >= 0) placement.dim[where] = placement.dim[where].with(axis);
+      if (where >= 0) placement.dim[where] = placement.dim[where].with(in_any_order(axis));
       if (where == -2 && random_.chance(0.2)) placement.replicated |= bit_of(axis);
     }
     for (int d = 0; d < shape.rank; ++d) {
@@ -75,7 +75,7 @@ class random_annotations : protected random_values {
     const int dim = random_.integer(0, rank_of(from) - 1);
     const extents shape = shape_of(from);
     sharding split = sharding::whole(shape.rank);
-    split.dim[dim] = axis_list(axis);
+    split.dim[dim] = axis_list(in_any_order(axis));
     const double most = bound(from) * static_cast<double>(shape[dim]);
     if (!holds(from, most)) return -1;
     const int parts = annotated(ops::reshard, from, b_.annotate(shape, split));
@@ -106,7 +106,8 @@ class random_annotations : protected random_values {
     if (random_.chance(0.4) && !is_natural(sum)) sum = bounded_by(emit::negate(b_, sum), most);
     if (random_.chance(0.3) && holds(sum, 2 * most)) sum = bounded_by(emit::add(b_, sum, sum), 2 * most);
     sharding reduced = sharding::whole(rank_of(sum));
-    if (rest.rank > 0 && random_.chance(0.5)) reduced.dim[random_.integer(0, rest.rank - 1)] = axis_list(axis);
+    if (rest.rank > 0 && random_.chance(0.5))
+      reduced.dim[random_.integer(0, rest.rank - 1)] = axis_list(in_any_order(axis));
     return tame(annotated(ops::reshard, sum, b_.annotate(rest, reduced)));
   }
 };

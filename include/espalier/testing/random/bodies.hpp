@@ -161,7 +161,7 @@ class random_bodies : protected random_by_hand {
     for (int axis = 0; axis < options_.mesh.rank; ++axis) {
       if (has_axis(options_.by_hand, axis)) continue;
       const int where = random_.chance(0.5) ? 0 : random_.integer(0, rows.rank);
-      if (where < rows.rank) split.dim[where] = split.dim[where].with(axis);
+      if (where < rows.rank) split.dim[where] = split.dim[where].with(in_any_order(axis));
     }
     const double most = bound(from) * (one.combine == reduction::sum ? static_cast<double>(size) : 1);
     const int parts = annotated(ops::reshard, from, b_.annotate(rows, split));

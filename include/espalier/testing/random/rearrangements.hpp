@@ -68,7 +68,7 @@ class random_rearrangements : protected random_elementwise {
     }
     if (rest != 1 || random_.chance(0.3)) apart.append(rest);
     sharding split = sharding::whole(merged.rank);
-    split.dim[merged.rank - 1] = axis_list(axis);
+    split.dim[merged.rank - 1] = axis_list(in_any_order(axis));
     if (random_.chance(0.5)) split.open = (1U << static_cast<unsigned>(merged.rank)) - 1U;
     const double most = bound(x);
     int value = bounded_by(emit::reshape(b_, x, merged), most);

@@ -20,6 +20,11 @@ class random_values {
 
   using ids = detail::list<int>;
 
+  /// The axis as a layout names it, in any of its orders.
+  constexpr int in_any_order(int axis) {
+    const bool is_ordered = options_.mesh.ordered != 0 && has_axis(options_.mesh.ordered, axis);
+    return is_ordered && random_.chance(0.5) ? axis + max_axes : axis;
+  }
   [[nodiscard]] constexpr bool smooth() const { return options_.kind == numbers::smooth; }
   /// A copy: what is appended moves the others.
   [[nodiscard]] constexpr extents shape_of(int id) const { return b_[id].shape; }

@@ -28,6 +28,7 @@ struct parsed_graph {
   axis_parts parts;
   graph code;
   std::shared_ptr<std::deque<std::string>> texts = std::make_shared<std::deque<std::string>>();
+  std::shared_ptr<std::deque<std::vector<int>>> orders = std::make_shared<std::deque<std::vector<int>>>();
 
   /// The mesh of which the parts of axes are the axes: what passes after completion see.
   [[nodiscard]] mesh_shape device_mesh() const { return cut_mesh(mesh, parts); }
@@ -185,7 +186,8 @@ class graph_parser {
  private:
   // --- the head ------------------------------------------------------------------------------------------------------
 
-  /// `data=2, model=2*4`: of the axis `model` two parts.
+  /// `data=2, model=2*4`: of the axis `model` two parts. `data=4 as ring [0, 1, 3, 2]`: layouts may name the axis in
+  /// this order, too; without numbers it is counted backwards.
   void mesh(line_reader& line) {
     if (result_.mesh.rank > 0 || !result_.code.code.empty()) line.fail("the mesh once, before all instructions");
     do {
@@ -197,15 +199,35 @@ class graph_parser {
       m.size[m.rank] = 1;
       do {
         if (p.count == max_axes) line.fail(joined({"at most ", max_axes, " parts of axes"}));
-        p.axis[p.count] = m.rank;
-        p.majors[p.count] = m.size[m.rank];
-        p.size[p.count] = line.number<int>();
-        if (p.size[p.count] < 1) line.fail("a size of at least 1 before this");
-        m.size[m.rank] *= p.size[p.count];
-        ++p.count;
+        const int size = line.number<int>();
+        if (size < 1) line.fail("a size of at least 1 before this");
+        p.add(m.rank, m.size[m.rank], size);
+        m.size[m.rank] *= size;
       } while (line.take("*"));
+      if (line.take_word("as")) order(line);
       ++m.rank;
     } while (line.take(","));
+  }
+
+  /// `ring [0, 1, 3, 2]`, of the last axis.
+  void order(line_reader& line) {
+    mesh_shape& m = result_.mesh;
+    if (m.rank >= most_ordered_axes) line.fail("no other order of the eighth axis");
+    const char* const name = keep(std::string(line.axis_name()));
+    const int size = m.size[m.rank];
+    std::vector<int> places(static_cast<std::size_t>(size), -1);
+    int place = 0;
+    if (line.sees("[")) {
+      each(line, "[", "]", [&] {
+        const int device = line.number<int>();
+        if (device < 0 || device >= size || places[static_cast<std::size_t>(device)] >= 0)
+          line.fail("each device of the axis once");
+        places[static_cast<std::size_t>(device)] = place++;
+      });
+      if (place != size) line.fail("as many devices as the axis has");
+      result_.orders->push_back(std::move(places));
+    }
+    m.add_order(m.rank, name, place == 0 ? nullptr : result_.orders->back().data());
   }
 
   /// `#0 : dim=1 size=3 low=1 extent=16@x wraps`
@@ -441,8 +463,10 @@ class graph_parser {
         size = line.number<int>();
       }
       bool is_known = false;
-      for (int p = 0; p < result_.parts.count; ++p) {
-        const bool is_meant = name == result_.mesh.name[result_.parts.axis[p]] &&
+      for (int n = 0; n < 2 * result_.parts.count; ++n) {
+        const int p = n < result_.parts.count ? n : n - result_.parts.count + max_axes;
+        const char* const its_name = result_.mesh.name[result_.parts.axis[p]];
+        const bool is_meant = its_name != nullptr && name == its_name &&
                               (majors == 0 || (majors == result_.parts.majors[p] && size == result_.parts.size[p]));
         if (!is_meant) continue;
         if (list.contains(p)) line.fail_at(at, "each axis once");

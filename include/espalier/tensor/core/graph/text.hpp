@@ -192,11 +192,19 @@ class graph_writer {
       append_text(text, {a == 0 ? "mesh " : ", ", mesh_.name[a], "="});
       for (const int first = p; p < parts_.count && parts_.axis[p] == a; ++p)
         append_text(text, {p == first ? "" : "*", parts_.size[p]});
+      if (has_axis(mesh_.ordered, a)) append_text(text, {" as ", mesh_.name[a + max_axes], order_text(a)});
     }
     if (!text.empty()) text += '\n';
     for (int n = 0; n < g_.window_count; ++n)
       append_text(text, {"window #", n, " : ", window_text(g_.windows[n]), "\n"});
     return text;
+  }
+  /// The devices of an axis in its other order; nothing if they are counted backwards.
+  [[nodiscard]] std::string order_text(int axis) const {
+    if (mesh_.order[axis] == nullptr) return "";
+    std::vector<int> devices(static_cast<std::size_t>(mesh_.size[axis]));
+    for (int at = 0; at < mesh_.size[axis]; ++at) devices[static_cast<std::size_t>(mesh_.order[axis][at])] = at;
+    return " [" + numbers_text(devices) + ']';
   }
   [[nodiscard]] std::string window_text(const placed_window& w) const {
     std::string text = joined({"dim=", w.dim, " size=", w.size});

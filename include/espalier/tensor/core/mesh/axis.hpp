@@ -30,8 +30,16 @@ inline constexpr int max_rank = 8;
 /// A set of mesh axes, one bit each.
 using axis_mask = std::uint32_t;
 
+/// An axis whose devices a mesh also counts in another order, backwards for example, has a second number in lists: its
+/// own plus `max_axes` (`mesh_shape::ordered`). Both numbers mean the same groups of devices, so a set of axes has one
+/// bit for both; lists that differ only in this place shards differently and are not equal. The last number has no
+/// room in a list: axis 7 has one order only.
+inline constexpr int most_ordered_axes = 7;
+/// The axis that an entry of a list means, whatever the order.
+[[nodiscard]] constexpr int axis_of_entry(int entry) { return entry & (max_axes - 1); }
+
 /// The mesh axes that split one dimension, major to minor: four bits each, so that copying and comparing one costs a
-/// single step in a constant evaluation.
+/// single step in a constant evaluation. An entry is an axis, or one in its other order (`most_ordered_axes`).
 class axis_list {
  public:
   constexpr axis_list() = default;
@@ -66,10 +74,13 @@ class axis_list {
   }
   [[nodiscard]] constexpr axis_mask mask() const {
     axis_mask result = 0;
-    for (std::uint32_t rest = code_; rest != 0; rest >>= 4U) result |= 1U << ((rest & 15U) - 1U);
+    for (std::uint32_t rest = code_; rest != 0; rest >>= 4U) result |= 1U << ((rest - 1U) & 7U);
     return result;
   }
-  [[nodiscard]] constexpr bool contains(int axis) const { return (mask() >> static_cast<unsigned>(axis) & 1U) != 0; }
+  /// Whether the axis of an entry is in the list, in either order.
+  [[nodiscard]] constexpr bool contains(int axis) const {
+    return (mask() >> (static_cast<unsigned>(axis) & 7U) & 1U) != 0;
+  }
   [[nodiscard]] constexpr bool starts_with(axis_list prefix) const { return first(prefix.size()) == prefix; }
   /// The same list without the axes of `removed`, order kept.
   /// @post the axes of the list that are not removed, in their order
@@ -77,7 +88,7 @@ class axis_list {
     axis_list result;
     for (std::uint32_t rest = code_; rest != 0; rest >>= 4U) {
       const int axis = static_cast<int>(rest & 15U) - 1;
-      if ((removed >> static_cast<unsigned>(axis) & 1U) == 0) result = result.with(axis);
+      if ((removed >> (static_cast<unsigned>(axis) & 7U) & 1U) == 0) result = result.with(axis);
     }
     return result;
   }
@@ -103,7 +114,10 @@ constexpr void write_each([[maybe_unused]] axis_list* lists, [[maybe_unused]] in
 }  // namespace detail
 
 [[nodiscard]] constexpr axis_mask bit_of(int axis) { return 1U << static_cast<unsigned>(axis); }
-[[nodiscard]] constexpr bool has_axis(axis_mask mask, int axis) { return (mask & bit_of(axis)) != 0; }
+/// Whether the axis of an entry is in a set.
+[[nodiscard]] constexpr bool has_axis(axis_mask mask, int axis) {
+  return (mask >> (static_cast<unsigned>(axis) & 7U) & 1U) != 0;
+}
 
 /// The axes of a set in mesh order.
 /// @post the axes ascend, and list_of(mask).mask() == mask

@@ -14,9 +14,21 @@ struct axis_parts {
   /// The number of sub-axes; an axis that is not cut is one.
   int count = 0;
   // Each sub-axis has the axis of the mesh, and the product of the sizes of that axis's sub-axes before it.
-  int axis[max_axes]{};
-  int majors[max_axes]{};
-  int size[max_axes]{};
+  // Entries from `max_axes` on are those of a sub-axis in the other order of its axis, which has all of them so.
+  int axis[2 * max_axes]{};
+  int majors[2 * max_axes]{};
+  int size[2 * max_axes]{};
+
+  /// Adds a sub-axis.
+  /// @param before the product of the sizes of its axis's sub-axes before it
+  /// @pre count < max_axes
+  constexpr void add(int of_axis, int before, int devices) {
+    axis[count] = of_axis;
+    majors[count] = majors[count + max_axes] = before;
+    size[count] = size[count + max_axes] = devices;
+    axis[count + max_axes] = of_axis + max_axes;
+    ++count;
+  }
 
   [[nodiscard]] static constexpr axis_parts whole(const mesh_shape& mesh) {
     axis_parts result;
@@ -40,7 +52,7 @@ struct axis_parts {
   }
 
   /// Whether part `p` is the last of its axis.
-  [[nodiscard]] constexpr bool is_last(int p) const { return p + 1 == count || axis[p + 1] != axis[p]; }
+  [[nodiscard]] constexpr bool is_last(int p) const { return axis_of_entry(p) + 1 == count || axis[p + 1] != axis[p]; }
   /// Returns the number of entries of a list, from the n-th on, that are all sub-axes of one axis in order; 0 if they
   /// are not.
   [[nodiscard]] constexpr int whole_axis_at(axis_list list, int n) const {
@@ -59,7 +71,7 @@ struct axis_parts {
     axis_list result;
     for (int n = 0; n < axes.size(); ++n) {
       for (int p = 0; p < count; ++p) {
-        if (axis[p] == axes[n]) result = result.with(p);
+        if (axis[p] == axis_of_entry(axes[n])) result = result.with(p + axes[n] - axis[p]);
       }
     }
     return result;
@@ -76,14 +88,6 @@ struct axis_parts {
     for (int p = 0; p < count; ++p) result |= has_axis(parts, p) ? bit_of(axis[p]) : 0;
     return result;
   }
-
- private:
-  constexpr void add(int of_axis, int before, int devices) {
-    axis[count] = of_axis;
-    majors[count] = before;
-    size[count] = devices;
-    ++count;
-  }
 };
 
 /// The mesh whose axes are these parts. They have the names of their axes.
@@ -93,6 +97,9 @@ struct axis_parts {
   for (int p = 0; p < parts.count; ++p) {
     result.size[p] = parts.size[p];
     result.name[p] = mesh.name[parts.axis[p]];
+    // Where an axis is counted backwards, so is each of its parts.
+    if (has_axis(mesh.ordered, parts.axis[p]))
+      result.add_order(p, mesh.name[parts.axis[p] + max_axes], mesh.order[parts.axis[p]]);
   }
   return result;
 }

@@ -6,15 +6,33 @@
 #include <espalier/tensor/core/mesh/axis.hpp>
 
 #include <cstdint>
+#include <stdexcept>
 #include <type_traits>
 
 namespace espalier {
 
 /// A mesh as a value: what every pass works on. Devices are numbered with the last axis fastest.
+///
+/// Its other meshes may count the devices of an axis in another order (`joint_mesh`). That order is an axis of its own
+/// for layouts, entry `axis + max_axes` of lists, with a size and a name. It has the same groups of devices, and a
+/// device's place in its group is another one: `coordinate` is the only function that knows which.
 struct mesh_shape {
   int rank = 0;
-  int size[max_axes]{};
-  const char* name[max_axes]{};
+  int size[2 * max_axes]{};
+  const char* name[2 * max_axes]{};
+  /// The axes that have another order too.
+  axis_mask ordered = 0;
+  /// The place of each coordinate in that order; null: counted backwards, which parts of the axis then are, too.
+  const int* order[max_axes]{};
+
+  /// Adds an order to an axis.
+  /// @pre axis < most_ordered_axes; `places` is null or a permutation of 0 ... size - 1, which outlives the mesh
+  constexpr void add_order(int axis, const char* its_name, const int* places) {
+    ordered |= bit_of(axis);
+    size[axis + max_axes] = size[axis];
+    name[axis + max_axes] = its_name;
+    order[axis] = places;
+  }
 
   [[nodiscard]] constexpr int devices() const {
     int count = 1;
@@ -36,10 +54,13 @@ struct mesh_shape {
   }
   [[nodiscard]] constexpr int stride(int axis) const {
     int result = 1;
-    for (int minor = axis + 1; minor < rank; ++minor) result *= size[minor];
+    for (int minor = axis_of_entry(axis) + 1; minor < rank; ++minor) result *= size[minor];
     return result;
   }
-  [[nodiscard]] constexpr int coordinate(int device, int axis) const { return device / stride(axis) % size[axis]; }
+  /// The place of a device among those that differ from it along one axis only; of an entry of a list in its order.
+  [[nodiscard]] constexpr int coordinate(int device, int axis) const {
+    return axis < max_axes ? device / stride(axis) % size[axis] : place_in_order(device, axis - max_axes);
+  }
 
   /// The position of `device` among the devices that differ from it in `axes` only, major axis first.
   [[nodiscard]] constexpr int position(int device, axis_list axes) const {
@@ -52,10 +73,30 @@ struct mesh_shape {
   [[nodiscard]] constexpr int member(int device, axis_list axes, int position) const {
     for (int i = axes.size() - 1; i >= 0; --i) {
       const int axis = axes[i];
-      device += (position % size[axis] - coordinate(device, axis)) * stride(axis);
+      device += axis < max_axes ? (position % size[axis] - coordinate(device, axis)) * stride(axis)
+                                : step_in_order(device, axis - max_axes, position % size[axis]);
       position /= size[axis];
     }
     return device;
+  }
+
+ private:
+  [[nodiscard]] constexpr int place_in_order(int device, int axis) const {
+    if (!has_axis(ordered, axis)) throw_no_order();
+    const int at = coordinate(device, axis);
+    return order[axis] == nullptr ? size[axis] - 1 - at : order[axis][at];
+  }
+  /// By how much the number of the device at a place differs from that of `device`.
+  [[nodiscard]] constexpr int step_in_order(int device, int axis, int place) const {
+    if (!has_axis(ordered, axis)) throw_no_order();
+    int at = size[axis] - 1 - place;
+    if (order[axis] != nullptr) {
+      for (at = 0; order[axis][at] != place;) ++at;
+    }
+    return (at - coordinate(device, axis)) * stride(axis);
+  }
+  [[noreturn]] static void throw_no_order() {
+    throw std::logic_error("a layout names an order of an axis that its mesh does not have");
   }
 };
 

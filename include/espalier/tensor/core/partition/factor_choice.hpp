@@ -159,7 +159,7 @@ class factor_choice {
         if (list.empty()) continue;
         involved |= list.mask() & ~partial;
         if (rule.kind[f] == factor_kind::blocked) continue;
-        for (int n = 0; n < list.size(); ++n) factors_of[list[n]] |= 1U << static_cast<unsigned>(f);
+        for (int n = 0; n < list.size(); ++n) factors_of[axis_of_entry(list[n])] |= 1U << static_cast<unsigned>(f);
       }
     }
     const axis_mask idle = worth_splitting(id, partial | involved);
@@ -187,7 +187,7 @@ class factor_choice {
       // A price is remembered by the factors of the axes, without their order.
       if (leader > 0) priced_.clear();
       for (bool more = first_assignment(now); more; more = next_assignment(rule, now, &factors_of[0])) {
-        if (leader > 0 && !gives_several(now)) continue;
+        if (leader > 0 && mesh_.ordered == 0 && !gives_several(now)) continue;
         const factor_axes candidate = assemble(rule, said, now, leader);
         const double cost = price(id, rule, candidate, now, partial, best_cost);
         if (cost < 0) continue;
@@ -265,10 +265,10 @@ class factor_choice {
     return false;
   }
   /// Whether a tensor has the axes of some factor in another order than all tensors before it.
-  [[nodiscard]] static constexpr bool has_order_of_its_own(const factor_rule& rule, const proposals& said, int tensor) {
+  [[nodiscard]] constexpr bool has_order_of_its_own(const factor_rule& rule, const proposals& said, int tensor) const {
     for (int f = 0; f < rule.count; ++f) {
       const axis_list order = said.by[tensor][f];
-      if (order.code() < 16U) continue;
+      if (order.code() < 16U && (mesh_.ordered == 0 || order.empty())) continue;
       bool is_new = true;
       for (int t = 0; t < tensor && is_new; ++t) {
         const axis_list before = said.by[t][f];
@@ -290,9 +290,9 @@ class factor_choice {
   }
 
   /// The axes given to each factor, in the order in which some tensor already has them: `leader` if it does, otherwise
-  /// the first.
-  [[nodiscard]] static constexpr factor_axes assemble(const factor_rule& rule, const proposals& said,
-                                                      const assignment& now, int leader) {
+  /// the first. The order of devices along an axis is that of the same tensor.
+  [[nodiscard]] constexpr factor_axes assemble(const factor_rule& rule, const proposals& said, const assignment& now,
+                                               int leader) const {
     factor_axes result;
     axis_mask several = 0;
     for (int n = 0; n < now.count; ++n) {
@@ -301,9 +301,10 @@ class factor_choice {
       if (!result[f].empty()) several |= 1U << static_cast<unsigned>(f);
       result.set(f, result[f].with(now.axes[n]));
     }
+    if (mesh_.ordered != 0) several = ~0U;
     if (several == 0) return result;
     for (int f = 0; f < rule.count; ++f) {
-      if ((several >> static_cast<unsigned>(f) & 1U) == 0) continue;
+      if ((several >> static_cast<unsigned>(f) & 1U) == 0 || result[f].empty()) continue;
       const axis_mask given = result[f].mask();
       axis_list order;
       for (int t = -1; t < said.count; ++t) {

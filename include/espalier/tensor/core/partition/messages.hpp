@@ -66,7 +66,8 @@ namespace espalier::detail {
 /// Returns the bytes that the device that moves most sends in these messages, or receives if they are permutations or
 /// exchanges. (If shards are uneven the first device holds the largest.)
 [[nodiscard]] constexpr std::int64_t most_sent_in_messages(const mesh_shape& mesh, graph_view g, int id) {
-  if (is_collective(g[id].op, collective::all_reduce) || has_owner(g[id])) return sent_in_messages(mesh, g, id, 0);
+  if (is_collective(g[id].op, collective::all_reduce) || has_owner(g[id]))
+    return sent_in_messages(mesh, g, id, holder_of_first(mesh, g.annotations[g.operand(id, 0).annotation].placement));
   std::int64_t bytes = 0;
   for (int part = id; part < id + travelling_together(g.code, g.size, id); ++part) {
     const layout& from = g.annotations[g.operand(part, 0).annotation];

@@ -139,7 +139,7 @@ static_assert(max_axes == 8);
 [[nodiscard]] constexpr std::int64_t most_sent_bytes(const mesh_shape& mesh, const extents& shape, dtype type,
                                                      const reshard_step& step, const sharding& before) {
   if (step.kind != collective::exchange && step.kind != collective::collective_permute)
-    return sent_bytes(mesh, shape, type, step, before, 0);
+    return sent_bytes(mesh, shape, type, step, before, detail::holder_of_first(mesh, before));
   const detail::reshard_task task = detail::task_of(mesh, shape, type, before, step.after, 0);
   return detail::exchange_bytes(task, std::bit_cast<detail::placement_codes>(task.from),
                                 std::bit_cast<detail::placement_codes>(task.to));

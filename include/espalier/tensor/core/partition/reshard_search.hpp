@@ -28,6 +28,7 @@ class reshard_search {
     for (int axis = 0; axis < task_.mesh.rank; ++axis) {
       if (task_.mesh.size[axis] > 1) axes_ |= bit_of(axis);
     }
+    if (task_.mesh.ordered != 0) note_orders();
     target_tiled_ = task_.to.tiled();
     target_shards_ = task_.mesh.parts(target_tiled_);
     summed_devices_ = task_.mesh.parts(axes_ & ~target_.unreduced);
@@ -87,6 +88,13 @@ class reshard_search {
          s.dim[6] * 0xD6E8FEB86659FD93ULL + s.dim[7] * 0xA0761D6478BD642FULL + s.unreduced * 0xE7037ED1A0B428DBULL) *
         0xD1B54A32D192ED03ULL;
     return static_cast<std::uint32_t>(mixed >> 32U) % buckets;
+  }
+
+  /// Axes are added to lists in the order that the target has.
+  constexpr void note_orders() {
+    for (int d = 0; d < task_.shape.rank; ++d) {
+      for (std::uint32_t rest = target_.dim[d]; rest != 0; rest >>= 4U) code_[((rest & 15U) - 1U) & 7U] = rest & 15U;
+    }
   }
 
   /// A lower bound of the cost of a plan from here. Were all splits even, a device that must end with B bytes has to
@@ -185,7 +193,7 @@ class reshard_search {
     const axis_mask free = axes_ & ~tiled & ~s.unreduced;
     exchange_terms(s);
     for (int axis = 0; axis < task_.mesh.rank; ++axis) {
-      if (has_axis(free, axis)) append(s, tiled, static_cast<std::uint32_t>(axis + 1), collective::local_slice);
+      if (has_axis(free, axis)) append(s, tiled, code_[axis], collective::local_slice);
     }
     if (tiled != 0) {
       for (int d = 0; d < task_.shape.rank; ++d) take_from(d, s, tiled);
@@ -257,7 +265,7 @@ class reshard_search {
   constexpr void scatter(const placement_codes& s, axis_mask tiled, std::uint32_t chosen, axis_mask partial) {
     for (int axis = 0; axis < task_.mesh.rank; ++axis) {
       if (!has_axis(partial, axis)) continue;
-      const std::uint32_t more = joined(chosen, static_cast<std::uint32_t>(axis + 1));
+      const std::uint32_t more = joined(chosen, code_[axis]);
       append(s, tiled, more, collective::reduce_scatter);
       scatter(s, tiled, more, partial & ~bit_of(axis));
     }
@@ -280,7 +288,7 @@ class reshard_search {
     const std::uint32_t begun = t.dim[d];
     for (int axis = 0; axis < task_.mesh.rank; ++axis) {
       if (!has_axis(axes_ & ~used, axis) || missing % task_.mesh.size[axis] != 0) continue;
-      t.dim[d] = joined(begun, static_cast<std::uint32_t>(axis + 1));
+      t.dim[d] = joined(begun, code_[axis]);
       arrange(s, t, d, missing / task_.mesh.size[axis], used | bit_of(axis));
     }
     t.dim[d] = begun;
@@ -325,7 +333,8 @@ class reshard_search {
   std::int64_t paid_ = 0;
   int parent_ = 0;
   axis_mask axes_ = 0;
-  int bucket_[buckets]{};  // the latest node in it, plus one
+  std::uint32_t code_[max_axes]{1, 2, 3, 4, 5, 6, 7, 8};  ///< the entry of a list by which an axis is added
+  int bucket_[buckets]{};                                 // the latest node in it, plus one
   list<node> nodes_;
   list<entry> heap_;
 };

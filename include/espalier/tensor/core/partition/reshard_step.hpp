@@ -84,11 +84,15 @@ static_assert(sizeof(placement_codes) == sizeof(sharding));
          (code > 0xFFFFU ? 1U : 0U) + (code > 0xFFFFFU ? 1U : 0U) + (code > 0xFFFFFFU ? 1U : 0U) +
          (code > 0xFFFFFFFU ? 1U : 0U);
 }
-/// The axes of a list: entry a + 1 is the bit of axis a.
+/// The axes of a list: entry a + 1 is the bit of axis a, as is a + 9, the same axis in its other order.
 [[nodiscard]] constexpr axis_mask mask_of(std::uint32_t code) {
-  return (1U << (code & 15U) | 1U << (code >> 4U & 15U) | 1U << (code >> 8U & 15U) | 1U << (code >> 12U & 15U) |
-          1U << (code >> 16U & 15U) | 1U << (code >> 20U & 15U) | 1U << (code >> 24U & 15U) | 1U << (code >> 28U)) >>
-         1U;
+  // Times 2^8 + 1: bits a + 1 and a + 9 come together in a + 9. They are never both set, nor is bit 0, which stands for
+  // no entry.
+  return ((1U << (code & 15U) | 1U << (code >> 4U & 15U) | 1U << (code >> 8U & 15U) | 1U << (code >> 12U & 15U) |
+           1U << (code >> 16U & 15U) | 1U << (code >> 20U & 15U) | 1U << (code >> 24U & 15U) | 1U << (code >> 28U)) &
+          ~1U) * 257U >>
+             9U &
+         255U;
 }
 [[nodiscard]] constexpr std::uint32_t first_of(std::uint32_t code, unsigned count) {
   return static_cast<std::uint32_t>(code & ((std::uint64_t{1} << 4U * count) - 1U));
@@ -244,7 +248,7 @@ static_assert(sizeof(placement_codes) == sizeof(sharding));
     for (int i = 0; i < a.size(); ++i) {
       for (int j = 0; j < b.size(); ++j) {
         const bool same_digit = a[i] == b[j] && mesh.parts(a.without_first(i)) == mesh.parts(b.without_first(j));
-        if (same_digit) result &= ~bit_of(a[i]);
+        if (same_digit) result &= ~bit_of(axis_of_entry(a[i]));
       }
     }
   }

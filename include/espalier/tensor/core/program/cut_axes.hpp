@@ -45,7 +45,10 @@ struct axis_cut {
     while (next < axes.size() && rest % mesh.size[axes[next]] == 0) rest /= mesh.size[axes[next++]];
     if (next == axes.size()) return {};
     if (rest == 1) continue;
-    return mesh.size[axes[next]] % rest == 0 ? axis_cut{axes[next], static_cast<int>(rest)} : axis_cut{};
+    const int axis = axis_of_entry(axes[next]);
+    // An order that is none of parts stays in one piece.
+    if (mesh.order[axis] != nullptr) return {};
+    return mesh.size[axis] % rest == 0 ? axis_cut{axis, static_cast<int>(rest)} : axis_cut{};
   }
   return {};
 }
@@ -71,7 +74,7 @@ struct axis_cut {
   }
   for (int n = 0; n < cut_axes.size(); ++n) {
     if (!has_axis(passed, cut_axes[n])) return false;
-    if (cut_axes[n] == cut.axis) break;  // the major part: it has the number of the axis
+    if (axis_of_entry(cut_axes[n]) == cut.axis) break;  // the major part: it has the number of the axis
   }
   return true;
 }
@@ -108,7 +111,9 @@ struct axis_cut {
 /// @param mesh the mesh of the sub-axes, on which `of` are the layouts of the graph's values
 [[nodiscard]] constexpr axis_parts refined_sub_axes(const mesh_shape& mesh, graph_view g, const factor_rule* rules,
                                                     const sharding* of, const axis_parts& sub_axes) {
-  if (sub_axes.count == max_axes) return sub_axes;
+  // Only so many axes have room for another order in lists.
+  const int most = mesh.ordered == 0 ? max_axes : most_ordered_axes;
+  if (sub_axes.count >= most) return sub_axes;
   bool any = false;
   for (int axis = 0; axis < mesh.rank; ++axis) any = any || detail::is_composite(mesh.size[axis]);
   if (!any) return sub_axes;
@@ -137,7 +142,7 @@ struct axis_cut {
   axis_parts result = sub_axes;
   // The last axis is cut first: the numbers of those before stay.
   for (int axis = mesh.rank - 1; axis >= 0; --axis) {
-    if (major[axis] == 0 || result.count == max_axes) continue;
+    if (major[axis] == 0 || result.count >= most) continue;
     if (detail::keeps_border(mesh, g, of, axis_parts::whole(mesh).with_cut(axis, major[axis])))
       result = result.with_cut(axis, major[axis]);
   }

@@ -183,18 +183,24 @@ class layout_prices {
                                const layout_option* results, int count, double* costs) {
     if (n == axes_.size()) return price_split(id, rule, split, used, results, count, costs);
     split_further(id, rule, split, used, n + 1, results, count, costs);
-    const int axis = axes_[n];
-    for (int f = 0; f < rule.count; ++f) {
-      if (rule.kind[f] == factor_kind::blocked) continue;
-      const axis_list others = split[f];
-      if (rule.size[f] <= (others.empty() ? 1 : mesh_.parts(others))) continue;
-      factor_axes with = split;
-      with.set(f, others.with(axis));
-      split_further(id, rule, with, used | bit_of(axis), n + 1, results, count, costs);
-      if (others.empty()) continue;
-      with.set(f, axis_list(axis).followed_by(others));
-      split_further(id, rule, with, used | bit_of(axis), n + 1, results, count, costs);
+    // In each order that the mesh has for it.
+    for (int axis = axes_[n]; axis < 2 * max_axes; axis += mesh_.ordered == 0 ? 2 * max_axes : to_next_order(axis)) {
+      for (int f = 0; f < rule.count; ++f) {
+        if (rule.kind[f] == factor_kind::blocked) continue;
+        const axis_list others = split[f];
+        if (rule.size[f] <= (others.empty() ? 1 : mesh_.parts(others))) continue;
+        factor_axes with = split;
+        with.set(f, others.with(axis));
+        split_further(id, rule, with, used | bit_of(axes_[n]), n + 1, results, count, costs);
+        if (others.empty()) continue;
+        with.set(f, axis_list(axis).followed_by(others));
+        split_further(id, rule, with, used | bit_of(axes_[n]), n + 1, results, count, costs);
+      }
     }
+  }
+  /// From an entry of a list to that of the same axis in its next order, or to none.
+  [[nodiscard]] constexpr int to_next_order(int entry) const {
+    return has_axis(mesh_.ordered, entry) ? max_axes : 2 * max_axes;
   }
   constexpr void price_split(int id, const factor_rule& rule, const factor_axes& split, axis_mask used,
                              const layout_option* results, int count, double* costs) {

@@ -397,15 +397,18 @@ class layout_refinement : layout_prices {
       return;
     }
     add_options(shape, at, n + 1);
-    const std::uint32_t axis = static_cast<std::uint32_t>(axes_[n]) + 1U;
-    for (int d = 0; d < shape.rank; ++d) {
-      if (shape.size[d] <= shards_of(mesh_, at.dim[d])) continue;
-      placing with = at;
-      with.dim[d] = joined(at.dim[d], axis);
-      add_options(shape, with, n + 1);
-      if (at.dim[d] == 0) continue;
-      with.dim[d] = joined(axis, at.dim[d]);
-      add_options(shape, with, n + 1);
+    for (int entry = axes_[n]; entry < 2 * max_axes;
+         entry += mesh_.ordered == 0 ? 2 * max_axes : to_next_order(entry)) {
+      const std::uint32_t axis = static_cast<std::uint32_t>(entry) + 1U;
+      for (int d = 0; d < shape.rank; ++d) {
+        if (shape.size[d] <= shards_of(mesh_, at.dim[d])) continue;
+        placing with = at;
+        with.dim[d] = joined(at.dim[d], axis);
+        add_options(shape, with, n + 1);
+        if (at.dim[d] == 0) continue;
+        with.dim[d] = joined(axis, at.dim[d]);
+        add_options(shape, with, n + 1);
+      }
     }
   }
 

@@ -29,6 +29,13 @@ using espalier::tensor_box;
   return result;
 }
 
+/// A device that has the first shard, which is the largest: device 0, unless the mesh counts in another order too.
+[[nodiscard]] constexpr int holder_of_first(const mesh_shape& mesh, const sharding& placement) {
+  int device = 0;
+  for (int d = 0; mesh.ordered != 0 && d < placement.rank; ++d) device = mesh.member(device, placement.dim[d], 0);
+  return device;
+}
+
 /// All of a tensor.
 [[nodiscard]] constexpr tensor_box whole_box(const extents& shape) {
   tensor_box result;

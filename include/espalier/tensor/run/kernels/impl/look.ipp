@@ -98,13 +98,12 @@ ESPALIER_INLINE std::string text_of_layout(const mesh_shape& mesh, dtype type, c
   // Neighbours of one name are parts of one axis.
   mesh_shape uncut;
   axis_parts parts;
-  parts.count = mesh.rank;
   for (int p = 0; p < mesh.rank; ++p) {
     const bool goes_on = p > 0 && std::string(mesh.name[p]) == mesh.name[p - 1];
-    parts.axis[p] = goes_on ? uncut.rank - 1 : uncut.rank++;
-    parts.majors[p] = goes_on ? parts.majors[p - 1] * mesh.size[p - 1] : 1;
-    parts.size[p] = mesh.size[p];
-    uncut.name[parts.axis[p]] = mesh.name[p];
+    const int axis = goes_on ? uncut.rank - 1 : uncut.rank++;
+    parts.add(axis, goes_on ? parts.majors[p - 1] * mesh.size[p - 1] : 1, mesh.size[p]);
+    uncut.name[axis] = mesh.name[p];
+    uncut.name[axis + max_axes] = mesh.name[p + max_axes];
   }
   return to_string(uncut, parts, type, whole, placement);
 }
