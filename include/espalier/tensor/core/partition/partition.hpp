@@ -76,6 +76,7 @@ class partitioner {
     const instruction& i = g_[id];
     device_.program.stems_from(id, i.where);
     const structure role = structure_of(i);
+    if (!reads_loop(role)) leave_branches(i);
     if (role == structure::argument) {
       device_.value[id] = device_.program.append(i, i.shape, of_[id]);
     } else if (role == structure::result) {
@@ -94,14 +95,26 @@ class partitioner {
     if (i.label != nullptr && device_.value[id] >= 0) device_.program.label(device_.value[id], i.label);
   }
 
+  /// A sum of an operand that was carried out in a branch, which has ended, was carried out there alone: here it is the
+  /// terms again.
+  constexpr void leave_branches(const instruction& i) {
+    for (int k = 0; k < i.operand_count; ++k) {
+      const int operand = g_.operand_at(i, k);
+      const int terms = device_.terms[operand];
+      if (terms < 0 || terms == device_.value[operand]) continue;
+      if (!device_.program.in_scope(device_.program[device_.value[operand]].loop) &&
+          device_.program.in_scope(device_.program[terms].loop)) {
+        device_.value[operand] = terms;
+      }
+    }
+  }
+
   /// Looks at a value as it is by now: nothing moves for it.
   constexpr void visit_look(int id) {
     const int operand = g_[id].operand[0];
     int value = device_.value[operand];
     if (open_.rest_of(operand) >= 0) value = open_.as_seen(operand);
-    // A sum may have been carried out in a loop that is over, or for a reader alone.
-    if (!device_.program.in_scope(device_.program[value].loop) && device_.terms[operand] >= 0)
-      value = device_.terms[operand];
+    // A sum may have been carried out for a reader alone.
     if (device_.layout_of(value).placement.unreduced != of_[operand].unreduced) {
       value = device_.program.partial_variant(value, of_[operand].unreduced);
     }
