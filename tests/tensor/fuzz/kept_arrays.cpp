@@ -4,6 +4,7 @@
 
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/program/program.hpp>
+#include <espalier/tensor/run/execute/copy.hpp>
 #include <espalier/tensor/run/execute/gather.hpp>
 #include <espalier/tensor/run/execute/runner.hpp>
 
@@ -58,10 +59,11 @@ template <int N> struct move_on {
 };
 template <int N> using moving = ep::program<mesh<N>, move_on<N>, ep::donated<split<N>>, split<N>>;
 
-/// An array as the model knows it: numbers, or spent.
+/// An array as the model knows it: numbers, or spent. Handles of the same array have one identity.
 struct known {
   numbers values = numbers(5, 0);
   bool is_spent = false;
+  int identity = 0;
 };
 
 template <int N> class calls {
@@ -94,6 +96,7 @@ template <int N> class calls {
         if (known_[b].is_spent) return;
         arrays_[a] = ep::copy(arrays_[b]);
         known_[a] = known_[b];
+        known_[a].identity = ++identities_;
         return;
       case 3:
       case 4: return move_on(a, b, to);
@@ -114,12 +117,16 @@ template <int N> class calls {
  private:
   std::size_t any() { return static_cast<std::size_t>(random_.integer(0, slots - 1)); }
   void fill(std::size_t n) {
-    known_[n] = {};
+    known_[n] = made();
     for (float& one : known_[n].values) one = static_cast<float>(random_.integer(-8, 8));
     arrays_[n].for_each(
         [&](float& e, std::int64_t at) { e = known_[n].values[static_cast<std::size_t>(at)]; });
   }
-  /// Whether two handles are of one array: of what is donated, the other one keeps its values.
+  known made() {
+    known one;
+    one.identity = ++identities_;
+    return one;
+  }
   void spend(std::size_t n) { known_[n].is_spent = true; }
 
   void move_on(std::size_t p, std::size_t x, std::size_t to) {
@@ -129,30 +136,33 @@ template <int N> class calls {
       return;
     }
     ++calls_;
-    known made;
+    known next = made();
     float sum = 0;
     for (std::size_t i = 0; i < 5; ++i) {
-      made.values[i] = known_[p].values[i] * 0.5F + known_[x].values[i];
+      next.values[i] = known_[p].values[i] * 0.5F + known_[x].values[i];
       sum += known_[p].values[i] - known_[x].values[i];
     }
     const auto& results = move_(arrays_[p], arrays_[x]);
     CHECK(ep::gather(world_, results.template get<1>())[0] == sum);
     arrays_[to] = results.template get<0>();
     spend(p);
-    known_[to] = made;
+    known_[to] = next;
   }
   void exchange_all(std::size_t p, std::size_t q, std::size_t x, std::size_t to) {
     const bool is_spent = known_[p].is_spent || known_[q].is_spent || known_[x].is_spent;
-    if (is_spent || p == q) {
+    if (is_spent || known_[p].identity == known_[q].identity) {
       ++refused_;
       CHECK_THROWS_AS(exchange_(arrays_[p], arrays_[q], arrays_[x]), ep::argument_error);
       return;
     }
     ++calls_;
-    known a = known_[p];
-    known b = known_[q];
-    known difference;
-    const known same = known_[x];
+    known a = made();
+    known b = made();
+    known difference = made();
+    known same = made();
+    a.values = known_[p].values;
+    b.values = known_[q].values;
+    same.values = known_[x].values;
     for (std::size_t i = 0; i < 5; ++i) {
       difference.values[i] = a.values[i] - b.values[i];
       for (int n = 0; n < 3; ++n) {
@@ -190,6 +200,7 @@ template <int N> class calls {
   ep::runner<moving<N>> move_;
   std::array<array, slots> arrays_;
   std::array<known, slots> known_;
+  int identities_ = 0;
   int calls_ = 0;
   int refused_ = 0;
 };
