@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/program/manual/mapping.hpp>
+#include <espalier/tensor/core/program/map_over.hpp>
 #include <espalier/testing/naive/by_hand.hpp>
 #include <espalier/testing/random_graph.hpp>
 
@@ -143,6 +144,14 @@ class typed_program {
   std::vector<axis_mask> varies_;
 };
 
+/// Lets a builder differentiate functions that have gradients of their own and were mapped before, as `vmap` does.
+inline void differentiates_lanes(builder& b) {
+  builder mapped;
+  detail::mapping map(mapped, mapped.size(), 1);
+  map.run();
+  b.gradient_over_lanes = mapped.gradient_over_lanes;
+}
+
 /// The loop around a region. In the next step a float argument k is sin(argument k + m / 4), where m is the mean of
 /// result k, or of the last one. Of results that are floats, half of the one before is added to each.
 class region_loop {
@@ -242,6 +251,7 @@ class region_loop {
   }
   typed_program typed(made.shard, own, made.in);
   builder inside;
+  differentiates_lanes(inside);
   std::vector<int> place;
   typed.append_to(inside, place);
   std::vector<int> values;  // of the region's results, by number
