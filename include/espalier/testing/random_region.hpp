@@ -34,8 +34,8 @@ struct program_with_region {
   bool has_gradient = false;
 };
 enum class region_gradient { none, around, inside };
-/// Of a region in a loop: the part of a result's mean that is added to an argument, and the part of a step's result that
-/// is added to the next one.
+/// Of a region in a loop: the part of a result's mean that is added to an argument, and the part of a step's result
+/// that is added to the next one.
 inline constexpr double part_of_mean = 0.25;
 inline constexpr double part_of_result = 0.5;
 

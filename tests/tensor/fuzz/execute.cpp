@@ -262,7 +262,8 @@ outcome check_rounded(std::uint32_t seed, const program_options& options, const 
 
 /// Writes a program that is wrong to a file.
 outcome kept(outcome result, std::uint32_t seed, const program_options& options, const graph& source) {
-  if (result.what == verdict::wrong) result.text += " (the program is in " + keep_program(seed, options, without_own_gradients(source)) + ")";
+  if (result.what == verdict::wrong)
+    result.text += " (the program is in " + keep_program(seed, options, without_own_gradients(source)) + ")";
   return result;
 }
 

@@ -85,9 +85,7 @@ template <int N> class calls {
     const std::size_t c = any();
     const std::size_t to = any();
     switch (random_.integer(0, 7)) {
-      case 0:
-        arrays_[a] = move_.template argument<0>();
-        return fill(a);
+      case 0: arrays_[a] = move_.template argument<0>(); return fill(a);
       case 1:
         arrays_[a] = arrays_[b];
         known_[a] = known_[b];
@@ -119,8 +117,7 @@ template <int N> class calls {
   void fill(std::size_t n) {
     known_[n] = made();
     for (float& one : known_[n].values) one = static_cast<float>(random_.integer(-8, 8));
-    arrays_[n].for_each(
-        [&](float& e, std::int64_t at) { e = known_[n].values[static_cast<std::size_t>(at)]; });
+    arrays_[n].for_each([&](float& e, std::int64_t at) { e = known_[n].values[static_cast<std::size_t>(at)]; });
   }
   known made() {
     known one;

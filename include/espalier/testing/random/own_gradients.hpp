@@ -91,7 +91,8 @@ class random_own_gradients : protected random_by_hand {
         const int wave = b_.append(ops::sin, type, shape, x);
         const int sum = total(emit::multiply(b_, x, x));
         const int operands[]{wave, sum, x};
-        const int first = bounded_by(b_.append(builder::make(own_gradient::wave_and_squares, type, shape), operands, 3), 1);
+        const int first =
+            bounded_by(b_.append(builder::make(own_gradient::wave_and_squares, type, shape), operands, 3), 1);
         const int second = emit::further_result(b_, first, 1, type, extents{});
         const double most = bound(x) * bound(x) * static_cast<double>(shape.elements());
         keep(limited(second, most));
