@@ -333,10 +333,12 @@ inline void list_collectives(spmd_program& made) {
     outcome = interpret_spmd(program.mesh, code, arguments);
   } catch (const std::exception& e) { return e.what(); }
   if (std::string wrong = difference(outcome.results, expected, tolerance); !wrong.empty()) return wrong;
-  // Of a loop until a condition is false, and of a branch, the most is promised.
+  // Of a loop until a condition is false, and of a branch, the most is promised; of one without a limit, one iteration.
   bool may_send_less = false;
   for (int id = 0; id < code.size; ++id) {
-    if (structure_of(code[id]) == structure::loop_begin) may_send_less = may_send_less || code[id].operand_count > 0;
+    if (structure_of(code[id]) != structure::loop_begin) continue;
+    may_send_less = may_send_less || code[id].operand_count > 0;
+    if (attributes_of<loop_attributes>(code[id]).kind == region_kind::until) return "";
   }
   for (int device = 0; device < program.mesh.devices(); ++device) {
     traffic promised;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/program/manual/mapping.hpp>
+#include <espalier/tensor/core/program/map_over.hpp>
 #include <espalier/testing/naive/by_hand.hpp>
 #include <espalier/testing/random_graph.hpp>
 
@@ -26,11 +27,17 @@ struct program_with_region {
   std::vector<sharding> out;
   /// Whether the code around computes sines of arguments and results.
   bool has_code_around = false;
+  /// If it is not 0, the region is the body of a loop of so many steps (`region_loop`).
+  int steps = 0;
   detail::shard_fault fault = detail::shard_fault::nothing;
   /// The sum of all floats of the results, and its gradients by the float arguments, are the last results.
   bool has_gradient = false;
 };
 enum class region_gradient { none, around, inside };
+/// Of a region in a loop: the part of a result's mean that is added to an argument, and the part of a step's result
+/// that is added to the next one.
+inline constexpr double part_of_mean = 0.25;
+inline constexpr double part_of_result = 0.5;
 
 /// Splits some dimensions of a shard over axes: over all of `always`, and over others now and then.
 [[nodiscard]] inline sharding any_spec(dice& random, const extents& shape, axis_mask always, axis_mask others,
@@ -137,10 +144,93 @@ class typed_program {
   std::vector<axis_mask> varies_;
 };
 
+/// Lets a builder differentiate functions that have gradients of their own and were mapped before, as `vmap` does.
+inline void differentiates_lanes(builder& b) {
+  builder mapped;
+  detail::mapping map(mapped, mapped.size(), 1);
+  map.run();
+  b.gradient_over_lanes = mapped.gradient_over_lanes;
+}
+
+/// The loop around a region. In the next step a float argument k is sin(argument k + m / 4), where m is the mean of
+/// result k, or of the last one. Of results that are floats, half of the one before is added to each.
+class region_loop {
+ public:
+  /// @param until whether it ends when a condition is false
+  region_loop(builder& b, const program_with_region& of, int steps, bool until)
+      : b_(b), of_(of), steps_(steps), until_(until) {}
+
+  /// Begins the loop. @post floats among the arguments are its carries
+  void begin(std::vector<int>& argument) {
+    std::vector<int> zeros;
+    for (const instruction& i : of_.shard.code) {
+      if (i.op != &ops::result) continue;
+      const auto number = static_cast<std::size_t>(attributes_of<border_attributes>(i).number);
+      zeros.resize(std::max(zeros.size(), number + 1));
+      zeros[number] = emit::constant(b_, i.type, whole_shape(of_.mesh, i.shape, of_.out[number]), 0);
+    }
+    const int zero = emit::constant(b_, dtype::i32, extents{}, 0);
+    loop_attributes attributes{.iterations = steps_};
+    if (until_) attributes.kind = region_kind::until_or_at_most;
+    emit::loop_begin(b_, attributes, until_ ? goes_on(zero) : -1);
+    if (until_) counter_ = emit::loop_carry(b_, zero);
+    for (int& one : argument) {
+      carry_.push_back(is_floating(b_[one].type) ? emit::loop_carry(b_, one) : -1);
+      if (carry_.back() >= 0) one = carry_.back();
+    }
+    for (const int one : zeros) sum_.push_back(emit::loop_carry(b_, one));
+  }
+  /// Ends the loop. @post the results are those of the loop
+  void end(const std::vector<int>& argument, std::vector<int>& results) {
+    std::vector<int> passed(argument.size(), -1);
+    for (std::size_t k = 0; k < argument.size(); ++k) {
+      if (carry_[k] < 0) continue;
+      const int result = results[std::min(k, results.size() - 1)];
+      const extents shape = b_[argument[k]].shape;
+      const dtype type = b_[argument[k]].type;
+      const std::int64_t count = b_[result].shape.elements();
+      int sum = emit::convert(b_, result, type);
+      sum = emit::reduce_sum(b_, sum, (std::int64_t{1} << b_[sum].shape.rank) - 1);
+      const int mean = emit::scale(b_, sum, count > 0 ? part_of_mean / static_cast<double>(count) : 0);
+      passed[k] = b_.append(ops::sin, type, shape, emit::add(b_, argument[k], emit::broadcast_to(b_, mean, shape)));
+    }
+    for (std::size_t r = 0; r < results.size(); ++r) {
+      if (!is_floating(b_[results[r]].type)) continue;
+      results[r] = emit::add(b_, results[r], emit::scale(b_, sum_[r], part_of_result));
+    }
+    int next = -1;
+    if (until_) next = emit::add(b_, counter_, emit::constant(b_, dtype::i32, extents{}, 1));
+    const int again = until_ ? goes_on(next) : -1;
+    if (until_) next = emit::loop_next(b_, counter_, next);
+    for (std::size_t k = 0; k < argument.size(); ++k) {
+      if (carry_[k] >= 0) emit::loop_next(b_, carry_[k], passed[k]);
+    }
+    for (std::size_t r = 0; r < results.size(); ++r) results[r] = emit::loop_next(b_, sum_[r], results[r]);
+    emit::loop_end(b_, again);
+    if (until_) emit::loop_result(b_, next);
+    for (int& one : results) one = emit::loop_result(b_, one);
+  }
+
+ private:
+  int goes_on(int counter) {
+    return emit::compare(b_, ops::less, counter, emit::constant(b_, dtype::i32, extents{}, steps_));
+  }
+
+  builder& b_;
+  const program_with_region& of_;
+  int steps_;
+  bool until_;
+  int counter_ = -1;
+  std::vector<int> carry_;
+  std::vector<int> sum_;
+};
+
 /// The region of a program for one shard, which was drawn for the axes `own`, and perhaps code around it.
+/// @param steps of a loop around the region, or 0
 [[nodiscard]] inline program_with_region in_region(graph shard, const mesh_shape& mesh, axis_mask own, dice& random,
-                                                   region_gradient gradient) {
+                                                   region_gradient gradient, int steps = 0) {
   program_with_region made;
+  made.steps = steps;
   made.shard = std::move(shard);
   made.mesh = mesh;
   made.has_code_around =
@@ -161,6 +251,7 @@ class typed_program {
   }
   typed_program typed(made.shard, own, made.in);
   builder inside;
+  differentiates_lanes(inside);
   std::vector<int> place;
   typed.append_to(inside, place);
   std::vector<int> values;  // of the region's results, by number
@@ -217,15 +308,20 @@ class typed_program {
       }
     }
   }
+  region_loop loop(b, made, steps, steps > 0 && random.chance(0.5));
+  if (steps > 0) loop.begin(argument);
   detail::shard_mapping mapping(made.mesh, own, inside, b);
   for (std::size_t k = 0; k < inputs.size(); ++k) mapping.enter(inputs[k], argument[k], made.in[k]);
   if (mapping.fault == detail::shard_fault::nothing) mapping.find_states();
   if (mapping.fault == detail::shard_fault::nothing) mapping.run();
   int loss = -1;
   int results = 0;
-  for (std::size_t r = 0; r < values.size() && mapping.fault == detail::shard_fault::nothing; ++r) {
-    int result = mapping.leave(values[r], specs[r]);
-    if (result < 0) break;
+  std::vector<int> returned;
+  for (std::size_t r = 0; r < values.size() && mapping.fault == detail::shard_fault::nothing; ++r)
+    returned.push_back(mapping.leave(values[r], specs[r]));
+  if (mapping.fault == detail::shard_fault::nothing && steps > 0) loop.end(argument, returned);
+  for (int result : returned) {
+    if (result < 0 || mapping.fault != detail::shard_fault::nothing) break;
     const bool is_float = is_floating(b[result].type);
     if (made.has_code_around && is_float) result = b.append(ops::sin, b[result].type, b[result].shape, result);
     emit::result(b, result, results++);
@@ -281,18 +377,9 @@ struct meaning_by_hand {
   /// Where devices differ in what is promised to be the same.
   std::string fault;
 };
-[[nodiscard]] inline meaning_by_hand meaning_of(const program_with_region& program,
-                                                const std::vector<tensor_value>& given) {
-  std::vector<dtype> types(program.in.size());
-  std::vector<dtype> result_types(program.out.size());
-  const graph& shard = program.shard;
-  std::size_t count = 0;
-  for (const instruction& i : shard.code) {
-    if (i.op == &ops::argument) types[count++] = i.type;
-    if (i.op == &ops::result)
-      result_types[static_cast<std::size_t>(attributes_of<border_attributes>(i).number)] = i.type;
-  }
-  const std::vector<tensor_value> arguments = program.has_code_around ? sines(given, types) : given;
+/// The results of one call of the region.
+inline void run_region(const program_with_region& program, const std::vector<tensor_value>& arguments,
+                       meaning_by_hand& made) {
   std::vector<std::vector<tensor_value>> shards;
   for (int device = 0; device < program.mesh.devices(); ++device) {
     std::vector<tensor_value> own;
@@ -300,9 +387,9 @@ struct meaning_by_hand {
       own.push_back(shard_of(arguments[k], program.mesh, program.in[k], device));
     shards.push_back(std::move(own));
   }
-  const results_by_hand ran = naive_by_hand(shard, program.mesh, shards);
-  meaning_by_hand made;
-  made.is_exact = ran.is_exact;
+  const results_by_hand ran = naive_by_hand(program.shard, program.mesh, shards);
+  made.is_exact = made.is_exact && ran.is_exact;
+  made.results.clear();
   for (std::size_t r = 0; r < program.out.size(); ++r) {
     tensor_value whole;
     whole.shape = whole_shape(program.mesh, ran.of_device[0][r].shape, program.out[r]);
@@ -323,6 +410,39 @@ struct meaning_by_hand {
       }
     }
     made.results.push_back(std::move(whole));
+  }
+}
+[[nodiscard]] inline meaning_by_hand meaning_of(const program_with_region& program,
+                                                const std::vector<tensor_value>& given) {
+  std::vector<dtype> types(program.in.size());
+  std::vector<dtype> result_types(program.out.size());
+  const graph& shard = program.shard;
+  std::size_t count = 0;
+  for (const instruction& i : shard.code) {
+    if (i.op == &ops::argument) types[count++] = i.type;
+    if (i.op == &ops::result)
+      result_types[static_cast<std::size_t>(attributes_of<border_attributes>(i).number)] = i.type;
+  }
+  std::vector<tensor_value> arguments = program.has_code_around ? sines(given, types) : given;
+  meaning_by_hand made;
+  if (program.steps == 0) run_region(program, arguments, made);
+  std::vector<tensor_value> before;
+  for (int step = 0; step < program.steps; ++step) {
+    run_region(program, arguments, made);
+    for (std::size_t k = 0; k < arguments.size(); ++k) {
+      if (!is_floating(types[k])) continue;
+      const std::vector<double>& result = made.results[std::min(k, made.results.size() - 1)].data;
+      double sum = 0;
+      for (const double one : result) sum += one;
+      const double mean = result.empty() ? 0 : sum / static_cast<double>(result.size());
+      for (double& one : arguments[k].data) one = std::sin(one + part_of_mean * mean);
+    }
+    for (std::size_t r = 0; r < made.results.size() && step > 0; ++r) {
+      if (!is_floating(result_types[r])) continue;
+      for (std::size_t i = 0; i < before[r].data.size(); ++i)
+        made.results[r].data[i] += part_of_result * before[r].data[i];
+    }
+    before = made.results;
   }
   if (program.has_code_around) made.results = sines(std::move(made.results), result_types);
   for (std::size_t r = 0; r < made.results.size(); ++r) {

@@ -220,6 +220,30 @@ struct both_looped {
     return ep::results(ep::shard<none, two, none>(p), q);
   }
 };
+/// Two fields, one by rows and one by columns, of which each is needed for both next ones, and a number that needs
+/// both.
+template <class Through> struct two_fields {
+  constexpr auto operator()(const auto& s) const {
+    const auto [u, v, number] = s;
+    const auto a = ep::shard<two, none>(u);
+    const auto b = ep::shard<none, two>(v);
+    return ep::results(a + 0.1 * Through{}(b), b - 0.1 * Through{}(a), number + ep::sum(a * b));
+  }
+};
+struct as_it_is {
+  constexpr auto operator()(const auto& x) const { return x; }
+};
+struct through_tanh {
+  constexpr auto operator()(const auto& x) const { return ep::tanh(x); }
+};
+template <class Through, int Times> struct fields_looped {
+  constexpr auto operator()(const auto& u, const auto& v, const auto& number) const {
+    return ep::repeat<Times>(two_fields<Through>{}, ep::results(u, v, number));
+  }
+};
+template <class Through, int A, int B>
+using fields = ep::program<pair_of_devices, fields_looped<Through, 5>, ep::sharded<f32<A, B>, two, none>,
+                           ep::sharded<f32<A, B>, none, two>, f32<>>;
 template <class Function, class... T> using on_pair = ep::program<pair_of_devices, Function, by_columns<T>...>;
 
 /// Elements that the two devices send for a change of the layout of `[A, B, C]` from columns to rows; the first has as
@@ -266,6 +290,14 @@ static_assert(loop_turns_with_least<f32, 6, 5, 8>(4));
 static_assert(sends<on_pair<looped<by_rows, 5>, f32<6, 5, 8>>>(1, to_rows<6, 5, 8>::most * 4));
 static_assert(sends<on_pair<looped<by_rows, 5>, f32<64, 50, 64>>>(1, to_rows<64, 50, 64>::most * 4));
 static_assert(sent<on_pair<both_looped, f32<64, 50, 64>, f32<64, 50, 64>>>() == 3 * to_rows<64, 50, 64>::most * 4);
+// In each of five iterations a goes to columns and b to rows: a device sends a quarter of each field, 50 x 70, and of
+// 10 x 14 a quarter is 5 x 7. The number needs both where one of them is already. It is summed once, after the loop.
+template <class Through, int A, int B> constexpr bool fields_move_twice() {
+  return sent<fields<Through, A, B>>() == 5 * 2 * (A / 2 * (B / 2) * 4) + 4;
+}
+static_assert(sent<fields<as_it_is, 100, 140>>() == 140'004);
+static_assert(fields_move_twice<as_it_is, 10, 14>() && fields_move_twice<as_it_is, 100, 140>());
+static_assert(fields_move_twice<through_tanh, 10, 14>() && fields_move_twice<through_tanh, 100, 140>());
 
 }  // namespace
 
@@ -311,4 +343,6 @@ TEST_CASE("states that loops carry in another layout are those of one device", "
   agrees<on_pair<unrolled<turn, 3>, f32<7, 9, 11>>>();
   agrees<on_pair<looped<by_rows, 5>, f32<6, 5, 8>>>();
   agrees<on_pair<both_looped, f32<6, 5, 8>, f32<6, 5, 8>>>();
+  agrees<fields<as_it_is, 11, 13>>();
+  agrees<fields<through_tanh, 10, 14>>();
 }

@@ -44,6 +44,10 @@ class equations : protected loop_equations {
     if (auto result = source(id)) return *std::move(result);
     if (auto result = elementwise(id)) return *std::move(result);
     if (op == &ops::reshape) return {self.shape, operand(id, 0).data};
+    // A function with a gradient of its own: the values are its first operands, one after the other.
+    if (op->facts.passes_operands) return operand(id, 0);
+    if (op == &ops::further_result && g_.operand(id, 0).op->facts.passes_operands)
+      return operand(self.operand[0], static_cast<int>(attributes_of<further_result_attributes>(self).number));
     if (op == &ops::broadcast) return broadcast(id);
     if (op == &ops::transpose) return transpose(id);
     if (op == &ops::reduce_sum || op == &ops::reduce) return reduce(id);

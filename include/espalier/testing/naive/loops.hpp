@@ -31,13 +31,16 @@ class loop_equations : protected lookup_equations {
     if (g_[loop].operand_count == 0) return most_of(loop);
     const double entry = operand(loop, 0).data.at(0);
     const int goes_on = goes_on_[static_cast<std::size_t>(loop)];
-    switch (attributes_of<loop_attributes>(g_[loop]).kind) {
+    const region_kind kind = attributes_of<loop_attributes>(g_[loop]).kind;
+    switch (kind) {
       case region_kind::branch: return entry == g_[loop].scalar ? 1 : 0;
       case region_kind::up_to: return std::clamp<std::int64_t>(static_cast<std::int64_t>(entry), 0, most_of(loop));
+      case region_kind::until:
       case region_kind::until_or_at_most: {
         if (goes_on < 0) refuse(loop, "never ends");
         std::int64_t count = entry != 0 ? 1 : 0;
         while (count > 0 && count < most_of(loop) && value_in(goes_on, loop, count - 1).data.at(0) != 0) ++count;
+        if (kind == region_kind::until && count == most_of(loop)) refuse(loop, "runs longer than tests do");
         return count;
       }
       default: refuse(loop, "has no largest number of iterations");

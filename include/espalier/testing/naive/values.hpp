@@ -66,8 +66,11 @@ class equation_values {
     exact_ = exact_ && x == std::trunc(x) && size <= most && (count == 0 || x >= least);
   }
 
-  /// The most iterations that a loop can have.
-  [[nodiscard]] std::int64_t most_of(int loop) const { return attributes_of<loop_attributes>(g_[loop]).iterations; }
+  /// The most iterations that a loop can have: more than any test's, of one that says no number.
+  [[nodiscard]] std::int64_t most_of(int loop) const {
+    const auto attributes = attributes_of<loop_attributes>(g_[loop]);
+    return attributes.kind == region_kind::until ? 16 : attributes.iterations;
+  }
   [[nodiscard]] bool runs_down(int loop) const { return attributes_of<loop_attributes>(g_[loop]).reverse; }
   [[nodiscard]] std::int64_t& iteration(int loop) { return iteration_[static_cast<std::size_t>(loop)]; }
 

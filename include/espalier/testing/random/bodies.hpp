@@ -3,7 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/program/differentiate.hpp>
-#include <espalier/testing/random/by_hand.hpp>
+#include <espalier/testing/random/own_gradients.hpp>
 
 #include <cstdint>
 
@@ -11,7 +11,7 @@
 namespace espalier::test {
 
 /// Draws the ops of a program or of a loop's body. A loop passes its carries on in any order, and may contain loops.
-class random_bodies : protected random_by_hand {
+class random_bodies : protected random_own_gradients {
  public:
   using ids = random_values::ids;
   /// The gradients that the program computes last: of `loss` by the values `by`. The loss is -1 if there are none.
@@ -24,7 +24,7 @@ class random_bodies : protected random_by_hand {
   };
 
  protected:
-  using random_by_hand::random_by_hand;
+  using random_own_gradients::random_own_gradients;
 
   constexpr void add_ops(int count, int depth) {
     for (int i = 0; i < count; ++i) {
@@ -41,6 +41,7 @@ class random_bodies : protected random_by_hand {
   }
 
   constexpr int add_smooth_op() {
+    if (options_.own_gradients > 0 && random_.chance(options_.own_gradients)) return with_own_gradient(any_float());
     if (options_.float_type != dtype::f64 && random_.chance(0.25)) return composite(any_float());
     const int x = any_float();
     switch (random_.integer(0, 9)) {
@@ -108,8 +109,16 @@ class random_bodies : protected random_by_hand {
 
   struct loop_carries {
     int count = 0;
-    int carry[6]{};
-    int passed[6]{};
+    int carry[8]{};
+    int passed[8]{};
+  };
+  /// The branches that come after one that is drawn: what decides between them, the number of the next one, how many
+  /// there are, and what the one before has returned.
+  struct other_branches {
+    int entry = -1;
+    int number = 0;
+    int left = 0;
+    ids before;
   };
 
   /// A carry that its loop only adds to, or takes the largest or smallest with: `value` is what it has become by now.
@@ -224,19 +233,34 @@ class random_bodies : protected random_by_hand {
   }
 
   constexpr void add_loop(int depth) {
-    std::int64_t count = any_length();
-    const bool is_decided = count > 0 && random_.chance(options_.decided);
-    const bool is_branch = is_decided && random_.chance(0.5);
+    other_branches rest = add_region(depth, {});
+    while (rest.left > 0) rest = add_region(depth, rest);
+  }
+  /// @param of the branches that this region is one of, after the first
+  /// @return those that come next
+  constexpr other_branches add_region(int depth, const other_branches& of) {
+    const bool is_other = of.entry >= 0;
+    std::int64_t count = is_other ? 1 : any_length();
+    const bool is_decided = is_other || (count > 0 && random_.chance(options_.decided));
+    const bool is_branch = is_other || (is_decided && random_.chance(0.5));
+    const bool is_first = is_branch && !is_other && options_.alternatives > 0 && random_.chance(options_.alternatives);
+    // (Its iterations are not counted, so that nothing of it is sliced or differentiated.)
+    const bool is_unlimited = is_decided && !is_branch && options_.unlimited > 0 && !differentiable_ &&
+                              !inner_gradients_ && random_.chance(options_.unlimited);
     if (is_branch) count = 1;
     ids slices;
-    for (int n = random_.integer(0, 2); n > 0; --n) {
+    for (int n = is_unlimited ? 0 : random_.integer(0, 2); n > 0; --n) {
       const int from = stacked(count);
       if (from >= 0) slices.push_back(from);
     }
     loop_carries c;
-    c.count = random_.integer(1, 4);
-    int initial[6]{};
+    c.count = is_other ? of.before.size() : random_.integer(1, options_.most_carries);
+    int initial[8]{};
     for (int k = 0; k < c.count; ++k) {
+      if (is_other) {
+        initial[k] = of.before[k];
+        continue;
+      }
       if (k > 0 && random_.chance(0.65)) {
         const int model = initial[random_.integer(0, k - 1)];
         const bool turned = random_.chance(0.2);
@@ -247,6 +271,8 @@ class random_bodies : protected random_by_hand {
         if (type_of(initial[k]) == dtype::boolean) initial[k] = as_type(initial[k], any_type());
       }
       initial[k] = tame(initial[k]);
+      if (is_first && random_.chance(0.5)) initial[k] = constant_like(initial[k], 0);
+      initial[k] = placed(initial[k]);
     }
     const int outer_from = accumulators_from_;
     const int outer_last = accumulators_.size();
@@ -255,21 +281,31 @@ class random_bodies : protected random_by_hand {
     const int accumulators_last = accumulators_.size();
     const ids outside = values_;
     const bool reverse = !is_decided && random_.chance(0.3);
-    const bool counts = random_.chance(0.4);
+    const bool counts = random_.chance(0.4) && !is_unlimited;
     extents numbers;
     numbers.append(count);
     const int all_steps = counts ? emit::iota(b_, dtype::i32, numbers, 0) : -1;
     const int steps_outside = steps_.size();
     loop_attributes attributes{count, reverse, random_.chance(0.4)};
-    int entry = -1;
+    int entry = of.entry;
     int counter = -1;
+    bool is_of_three = false;
     if (is_decided) {
       attributes.kind = is_branch ? region_kind::branch : region_kind::until_or_at_most;
-      entry = decision();
-      if (is_branch && random_.chance(0.5)) entry = emit::convert(b_, entry, dtype::i32);
+      if (is_unlimited) attributes = {.iterations = 1, .kind = region_kind::until};
+      if (!is_other) entry = decision();
+      if (is_branch && !is_other && random_.chance(0.5)) entry = emit::convert(b_, entry, dtype::i32);
+      if (is_first && type_of(entry) == dtype::i32 && random_.chance(0.4)) {
+        // One of three.
+        is_of_three = true;
+        entry = emit::add(b_, entry, emit::convert(b_, decision(), dtype::i32));
+      }
       counter = emit::constant(b_, dtype::i32, extents{}, 0);
     }
-    emit::loop_begin(b_, attributes, entry, is_branch ? random_.integer(0, 1) : 0);
+    const int number = is_other ? of.number : is_branch ? random_.integer(0, 1) : 0;
+    other_branches next_branches{entry, 1 - number, is_other ? of.left - 1 : is_first ? 1 + is_of_three : 0, {}};
+    if (next_branches.left > 0 && is_other) next_branches.number = 2;
+    emit::loop_begin(b_, attributes, entry, number);
     if (is_decided) counter = emit::loop_carry(b_, counter);
     for (int k = 0; k < c.count; ++k) c.carry[k] = bounded_by(emit::loop_carry(b_, initial[k]), tame_bound);
     for (int n = outer_last; n < accumulators_last; ++n) {
@@ -281,14 +317,15 @@ class random_bodies : protected random_by_hand {
       values_.push_back(slice);
     }
     if (counts) steps_.push_back(emit::loop_slice(b_, all_steps));
-    for (int k = c.count - 1; k >= 0; --k) values_.push_back(c.carry[k]);
+    for (int k = c.count - 1; k >= 0; --k) values_.push_back(placed(c.carry[k]));
     add_ops(random_.integer(1, 5), depth + 1);
     if (inner_gradients_ && random_.chance(0.2)) step_down(c);
     for (int n = outer_last; n < accumulators_last; ++n) {
       for (int terms = random_.integer(1, 2); terms > 0; --terms) accumulate(accumulators_[n]);
     }
     choose_passed(c, outside);
-    int next[6]{};
+    for (int k = 0; k < c.count; ++k) c.passed[k] = placed(c.passed[k]);
+    int next[8]{};
     for (int k = 0; k < c.count; ++k) next[k] = emit::loop_next(b_, c.carry[k], c.passed[k]);
     ids accumulated;
     for (int n = outer_last; n < accumulators_last; ++n) {
@@ -314,7 +351,13 @@ class random_bodies : protected random_by_hand {
       outputs.push_back(bounded_by(emit::own(b_, value), most));
     }
     if (is_decided) counter = emit::loop_next(b_, counter, emit::add(b_, counter, emit::constant_like(b_, counter, 1)));
-    emit::loop_end(b_, is_decided && !is_branch ? decision() : -1);
+    int goes_on = is_decided && !is_branch ? decision() : -1;
+    if (is_unlimited) {
+      const int last = emit::constant(b_, dtype::i32, extents{}, static_cast<double>(count));
+      const int more = emit::compare(b_, ops::less, b_[counter].operand[1], last);
+      goes_on = b_.append(ops::logical_and, dtype::boolean, extents{}, more, goes_on);
+    }
+    emit::loop_end(b_, goes_on);
     values_ = outside;
     steps_.resize(steps_outside);
     if (is_decided && !is_branch) emit::loop_result(b_, counter);
@@ -330,6 +373,11 @@ class random_bodies : protected random_by_hand {
     }
     accumulators_.resize(outer_last);
     accumulators_from_ = outer_from;
+    if (next_branches.left > 0) {
+      for (int k = 0; k < c.count; ++k)
+        next_branches.before.push_back(bounded_by(emit::loop_result(b_, next[k]), tame_bound));
+      return next_branches;
+    }
     const bool all = outputs.empty() || random_.chance(0.5);
     for (int k = 0; k < c.count; ++k) {
       if (all || random_.chance(0.6)) keep(bounded_by(emit::loop_result(b_, next[k]), tame_bound));
@@ -342,6 +390,14 @@ class random_bodies : protected random_by_hand {
         keep(limited(emit::loop_sum(b_, value), sum));
       }
     }
+    return {};
+  }
+
+  /// The value of a carry, now and then in any layout.
+  constexpr int placed(int id) {
+    if (options_.placed_carries <= 0 || options_.mesh.rank == 0 || !random_.chance(options_.placed_carries)) return id;
+    const extents shape = shape_of(id);
+    return annotated(random_.chance(0.7) ? ops::shard : ops::reshard, id, any_annotation(shape));
   }
 
   /// The values that the loop hands on. Every value was there before the first is overwritten.

@@ -39,11 +39,20 @@ struct program_options {
   double empty_loops = 0;
   /// That a loop that has iterations runs until a condition is false, or is a branch.
   double decided = 0.25;
+  /// That a loop until a condition is false has no largest number of iterations, if nothing is differentiated.
+  double unlimited = 0;
+  /// That a branch is one of several, of which one runs, as `cond` and `switch_case` have them.
+  double alternatives = 0;
+  int most_carries = 4;
+  /// That what a carry starts with, what is passed on and what the body reads of it has a layout of its own.
+  double placed_carries = 0;
   /// That the program has gradients, of these the share with gradients of gradients, and that a loop's body has its
   /// own.
   double gradients = 0.5;
   double second_order = 0.15;
   double inner_gradients = 0.05;
+  /// That a smooth op has a gradient of the user's, or computes again what its gradient needs.
+  double own_gradients = 0;
   /// Not where gradients are compared with differences, which see through it.
   bool stop_gradients = true;
   /// That an argument is donated.

@@ -35,6 +35,13 @@ struct layout_candidate {
   bool is_tried = false;
 };
 
+/// A value that an op of a loop (-1: outside) moves to another layout.
+struct layout_move {
+  int value = 0;
+  int loop = -1;
+  placing at;
+};
+
 /// Estimates the bytes that a device has to send, with the start of a collective. Sums start none: they mostly travel
 /// with others that are ready at the same time.
 [[nodiscard]] constexpr double move_cost(const mesh_shape& mesh, const extents& shape, std::int64_t element,
@@ -211,6 +218,7 @@ class layout_prices {
     const double times = static_cast<double>(repetitions(g_, id));
     double cost = times * work / static_cast<double>(mesh_.parts(used)) / operations_per_byte;
     bool has_start = false;
+    moving_.clear();
     for (int k = 0; k < i.operand_count; ++k) {
       placing needed;
       const extents& shape = g_.operand(id, k).shape;
@@ -235,7 +243,9 @@ class layout_prices {
     const std::int64_t element = size_of(partial != 0 && i.op->facts.adds_up ? facts_of(i.type).accumulate : i.type);
     for (int n = 0; n < count; ++n) {
       const double whole = cost + times * move_cost(i.shape, element, made, partial, results[n].at);
-      if (costs[n] < 0 || whole < costs[n]) costs[n] = whole;
+      if (costs[n] >= 0 && whole >= costs[n]) continue;
+      costs[n] = whole;
+      if (shares_moves_) moved_ = moving_;
     }
   }
   /// Places a tensor of an op that is split like this; false if it cannot be.
@@ -281,6 +291,7 @@ class layout_prices {
     const int n = index_of(value);
     if (n < 0 || values_[n].is_chosen) {
       starts_ = false;
+      if (shares_moves_ && is_moved_already(value, needed, read)) return 0;
       const axis_mask partial = of_[value].unreduced;
       return partial != 0 ? 0 : times * final_move(read, size_of(i.type), placing_of(value), needed);
     }
@@ -298,6 +309,39 @@ class layout_prices {
     starts_ = moved_at_least >= starting_cost;
     return least;
   }
+  /// Whether an op of the same loop moves all of a value to a layout that another one has moved it to. Notes the move
+  /// if it is the first.
+  constexpr bool is_moved_already(int value, const placing& needed, const extents& read) {
+    if (of_[value].unreduced != 0 || !(read == g_[value].shape)) return false;
+    const placing now = placing_of(value);
+    if (are_same(now, needed, read.rank)) return false;
+    if (is_among(moves_, value, loop_, needed)) return true;
+    moving_.push_back({value, loop_, needed});
+    return false;
+  }
+  [[nodiscard]] static constexpr bool are_same(const placing& one, const placing& other, int rank) {
+    for (int d = 0; d < rank; ++d) {
+      if (one.dim[d] != other.dim[d]) return false;
+    }
+    return true;
+  }
+  [[nodiscard]] constexpr bool is_among(const list<layout_move>& moves, int value, int loop, const placing& at) const {
+    for (const layout_move& known : moves) {
+      if (known.value == value && known.loop == loop && are_same(known.at, at, g_[value].shape.rank)) return true;
+    }
+    return false;
+  }
+  /// The cost of an op whose result has a layout, where it need not move again what is moved already; notes its moves.
+  constexpr double price_with_shared_moves(int id) {
+    shares_moves_ = true;
+    loop_ = g_[id].loop;
+    moved_.clear();
+    const double cost = price_of(id);
+    for (const layout_move& one : moved_) moves_.push_back(one);
+    shares_moves_ = false;
+    return cost;
+  }
+
   /// The cost of a move right before an op reads the value; `starts_` says whether it starts a collective.
   constexpr double final_move(const extents& shape, std::int64_t element, const placing& from, const placing& to) {
     const double cost = move_cost(shape, element, from, 0, to);
@@ -327,6 +371,7 @@ class layout_prices {
   constexpr void price_fixed(int id, int count, double* costs) {
     const instruction& i = g_[id];
     double cost = 0;
+    moving_.clear();
     if (const int moved = operand_moved_by(i); moved >= 0) {
       const int to = layout_after_move(g_, id);
       if (!follows(id) && of_[to].unreduced == 0) cost = price_of_operand(i.operand[moved], placing_of(to));
@@ -346,6 +391,7 @@ class layout_prices {
       }
     }
     for (int n = 0; n < count; ++n) costs[n] = cost;
+    if (shares_moves_) moved_ = moving_;
   }
 
   [[nodiscard]] constexpr double move_cost(const extents& shape, std::int64_t element, const placing& from,
@@ -374,6 +420,13 @@ class layout_prices {
   int priced_ = 0;
   /// The operand that was priced last needs a collective.
   bool starts_ = false;
+  /// The moves of all ops priced so far by `price_with_shared_moves`, of the op that is priced now, and of the cheapest
+  /// way to split it; and the op's loop.
+  list<layout_move> moves_;
+  list<layout_move> moving_;
+  list<layout_move> moved_;
+  int loop_ = -1;
+  bool shares_moves_ = false;
   /// A value that has a layout for now.
   int pinned_ = -1;
   placing pinned_at_;

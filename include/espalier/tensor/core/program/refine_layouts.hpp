@@ -55,6 +55,8 @@ struct refinement_progress {
 class layout_refinement : layout_prices {
   /// The number of linear ops after a sum through which it is looked for.
   static constexpr int most_depth = 8;
+  /// The number of ops that are looked at, and that are taken, for a move that an op may share.
+  static constexpr int most_others = 8;
 
  public:
   constexpr layout_refinement(const mesh_shape& mesh, graph_view g, const factor_rule* rules,
@@ -279,6 +281,7 @@ class layout_refinement : layout_prices {
   /// layout has changed.
   constexpr bool refine(double least_saved, const placing* tried) {
     if (values_.empty()) return false;
+    const int priced_before = priced_;
     options_.clear();
     list<sharding> before;
     for (const layout_candidate& c : values_) before.push_back(of_[c.value]);
@@ -297,8 +300,96 @@ class layout_refinement : layout_prices {
     for (int n = values_.size() - 1; n >= 0; --n) {
       if (!values_[n].is_tried) choose(n);
     }
-    if (total() < cost_before - least_saved) return note(before);
-    for (int n = 0; n < values_.size(); ++n) of_[values_[n].value] = before[n];
+    const bool is_kept = total() < cost_before - least_saved;
+    for (int n = 0; n < values_.size() && !is_kept; ++n) of_[values_[n].value] = before[n];
+    const bool changed = is_kept && note(before);
+    return (tried == nullptr && share_moves(least_saved, priced_before + most_moves_priced)) || changed;
+  }
+
+  /// Computes a value in the layout that it is moved to, if what it is computed from is moved to that layout for
+  /// another op anyway; true if that saves enough. Of `a + 0.1 * b` and `a * b`, with a and b in two layouts, both need
+  /// b where a is: then `0.1 * b` is computed there, and b moves once. (A choice of one value after the other prices
+  /// each move for itself, so that a move of b costs as much as one of `0.1 * b`.)
+  /// @param most the number of priced moves after which nothing more is tried
+  constexpr bool share_moves(double least_saved, int most) {
+    const list<int> around = concerned();
+    int moving = 0;
+    for (const int id : around) moving += moving < 2 && moves_something(id) ? 1 : 0;
+    if (moving == 0) return false;
+    find_others(around);
+    if (moving + others_.size() < 2 || priced_ > most) return false;
+    double cost = total_with_shared_moves();
+    const list<layout_move> moves = moves_;
+    bool changed = false;
+    for (const layout_move& one : moves) {
+      list<int> chain;
+      if (priced_ > most) break;
+      if (!follow_chain(one, moves, chain)) continue;
+      list<sharding> before;
+      for (const layout_candidate& c : values_) before.push_back(of_[c.value]);
+      for (const int value : chain) lay_out(value, one.at);
+      const double shared = total_with_shared_moves();
+      // A start is not counted as saved: small moves travel together.
+      const double start = static_cast<double>(repetitions(g_, one.value)) * starting_cost;
+      if (shared + start < cost - least_saved) {
+        cost = shared;
+        changed = note(before) || changed;
+      } else {
+        for (int n = 0; n < values_.size(); ++n) of_[values_[n].value] = before[n];
+      }
+    }
+    return changed;
+  }
+  [[nodiscard]] constexpr bool moves_something(int id) const {
+    return (disputed_axes(mesh_, g_, rules_[id], of_, id) & mask_) != 0;
+  }
+  /// Finds other ops that move what the gathered values are computed from, among the first that read it.
+  constexpr void find_others(const list<int>& around) {
+    others_.clear();
+    for (const layout_candidate& c : values_) {
+      for (int k = 0; k < g_[c.value].operand_count; ++k) {
+        const int operand = g_.operand_at(g_[c.value], k);
+        int looks = 0;
+        for (int at = state_.first[operand]; at >= 0 && looks < most_others; at = state_.next[at], ++looks) {
+          const int reader = state_.reader[at];
+          if (others_.size() == most_others || g_[reader].loop != g_[c.value].loop) continue;
+          if (!has(around, reader) && !has(others_, reader) && moves_something(reader)) others_.push_back(reader);
+        }
+      }
+    }
+  }
+  [[nodiscard]] static constexpr bool has(const list<int>& all, int id) {
+    for (const int one : all) {
+      if (one == id) return true;
+    }
+    return false;
+  }
+  /// Finds the values, from one that is moved, that are computed element by element from each other, and the first of
+  /// them from a value that is moved to the same layout. @return whether there is such a value
+  constexpr bool follow_chain(const layout_move& from, const list<layout_move>& moves, list<int>& chain) const {
+    int value = from.value;
+    bool is_found = false;
+    while (value >= 0 && chain.size() < most_depth) {
+      const int n = index_of(value);
+      if (n < 0 || g_[value].op->spread != propagation::elementwise || g_[value].loop != from.loop) return false;
+      if (!chain.empty() && values_[n].readers > 1) return false;
+      chain.push_back(value);
+      int next = -1;
+      for (int k = 0; k < g_[value].operand_count; ++k) {
+        const int operand = g_.operand_at(g_[value], k);
+        if (!(g_[operand].shape == g_[value].shape)) continue;
+        is_found = is_found || is_among(moves, operand, from.loop, from.at);
+        const int at = index_of(operand);
+        if (at < 0) continue;
+        if (g_[operand].operand_count > 0) {
+          next = operand;
+        } else if (values_[at].readers == 1) {
+          chain.push_back(operand);  // a constant is wherever it is read
+        }
+      }
+      if (is_found) return true;
+      value = next;
+    }
     return false;
   }
   constexpr void lay_out(int value, const placing& at) {
@@ -451,19 +542,27 @@ class layout_refinement : layout_prices {
   /// The cost of all ops that the gathered values concern, with the layouts that are chosen.
   [[nodiscard]] constexpr double total() {
     double cost = 0;
-    list<int> added;
-    const auto add_once = [&](int id) {
-      for (const int known : added) {
-        if (known == id) return;
-      }
-      added.push_back(id);
-      cost += price_of(id);
-    };
-    for (const layout_candidate& c : values_) {
-      add_once(c.value);
-      for (int at = state_.first[c.value]; at >= 0; at = state_.next[at]) add_once(state_.reader[at]);
-    }
+    for (const int id : concerned()) cost += price_of(id);
     return cost;
+  }
+  /// The same, where several ops of a loop that need a value in one layout share the move to it.
+  [[nodiscard]] constexpr double total_with_shared_moves() {
+    double cost = 0;
+    moves_.clear();
+    for (const int id : others_) cost += price_with_shared_moves(id);
+    for (const int id : concerned()) cost += price_with_shared_moves(id);
+    return cost;
+  }
+  /// The gathered values, and the ops that read them.
+  [[nodiscard]] constexpr list<int> concerned() const {
+    list<int> all;
+    for (const layout_candidate& c : values_) {
+      if (!has(all, c.value)) all.push_back(c.value);
+      for (int at = state_.first[c.value]; at >= 0; at = state_.next[at]) {
+        if (!has(all, state_.reader[at])) all.push_back(state_.reader[at]);
+      }
+    }
+    return all;
   }
 
   /// The number of moves that a choice for `values_` is going to price.
@@ -471,6 +570,8 @@ class layout_refinement : layout_prices {
   /// The carries around an op whose layouts may be chosen.
   list<int> carries_;
   list<int> refused_;
+  /// Other ops that move what the gathered values are computed from.
+  list<int> others_;
 };
 
 }  // namespace espalier::detail
