@@ -2,13 +2,16 @@
 // SPDX-License-Identifier: BSL-1.0
 //
 // One program on the kernel set that ESPALIER_KERNELS asks for, against plain loops: products, attention, a norm of
-// rows, a transposition, and an update that is one loop. Prints the set.
+// rows, a transposition, and an update that is one loop. A second program has all whose arithmetic is the same in all
+// sets, whatever instructions it is made of: what is moved, counted or compared, sums in a fixed order, and products of
+// numbers so short that nothing is rounded. Prints the set, and a checksum of the bits of that.
 #include <espalier/espalier.hpp>
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace ep = espalier;
@@ -27,6 +30,33 @@ struct step {
   }
 };
 using program = ep::program<mesh, step, ep::f32<rows, width>, ep::f32<width, width>, ep::f32<rows, width>>;
+
+constexpr int lines = 24, columns = 40, looked_up = 30, images = 2, side = 10, channels = 24, features = 17;
+constexpr ep::convolution_settings same{.low = {1, 1}, .high = {1, 1}};
+constexpr ep::pooling_settings halves{.size = {3, 2}, .stride = {2, 2}};
+struct exact_step {
+  constexpr auto operator()(auto key, auto x, auto y, auto places, auto image, auto filter) const {
+    const auto looked = [](auto table, auto of) { return ep::sum(ep::gather<0>(table, of) * 0.3F); };
+    const auto pooled = [](auto of) { return ep::sum(ep::max_pool<halves>(of) * 0.3F); };
+    const auto filtered = [](auto a, auto b) { return ep::sum(ep::convolution<same>(a, b) * 0.5F); };
+    const auto table = ep::value_and_grad(looked)(x, places);
+    const auto pool = ep::value_and_grad(pooled)(image);
+    const auto [input, weights] = ep::value_and_grad<0, 1>(filtered)(image, filter).gradient;
+    const auto [most, most_at] = ep::top_k<1, 5>(x);
+    const auto bits = ep::random_bits<ep::i32<lines, columns>>(key);
+    const auto half = ep::convert<ep::dtype::bf16>(x);
+    const auto words = (bits ^ ep::convert<ep::dtype::i32>(x * 100.0F)) >> 3;
+    return ep::results(
+        bits, ep::uniform<ep::f32<lines, columns>>(key), ep::dropout(key, x, 0.25), ep::gather<0>(x, places),
+        table.gradient, ep::gather<0>(half, places), ep::cumsum<0>(x), ep::cumsum<1>(x, ep::from_last),
+        ep::cummax<0>(x), ep::cumsum<0>(half), ep::max_pool<halves>(image), ep::sum_pool<halves>(image), pool.gradient,
+        ep::convolution<same>(image, filter), input, weights, most, most_at, words, ep::floor(x * 7.0F),
+        ep::round(x * 7.0F), ep::clamp(y, x, ep::abs(y)), ep::convert<ep::dtype::bf16>(x * y), x / y, ep::sign(x));
+  }
+};
+using exact_program =
+    ep::program<mesh, exact_step, ep::u32<2>, ep::f32<lines, columns>, ep::f32<lines, columns>, ep::i32<looked_up>,
+                ep::f32<images, side, side, channels>, ep::f32<3, 3, channels, features>>;
 
 namespace {
 
@@ -77,6 +107,36 @@ expected by_loops() {
   return made;
 }
 
+/// Multiples of 1/8: their products and sums are exact.
+double short_at(std::int64_t i) { return static_cast<double>(i * 7919 % 17 - 8) / 8; }
+
+void add_bits(std::uint64_t& sum, const auto& elements) {
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(elements.data());
+  for (std::size_t n = 0; n < elements.size() * sizeof(elements[0]); ++n) sum = (sum ^ bytes[n]) * 1099511628211U;
+}
+std::uint64_t exact_bits(ep::world& world) {
+  ep::runner<exact_program> run(world);
+  auto key = run.argument<0>();
+  auto x = run.argument<1>();
+  auto y = run.argument<2>();
+  auto places = run.argument<3>();
+  auto image = run.argument<4>();
+  auto filter = run.argument<5>();
+  key.for_each([](std::uint32_t& word, std::int64_t i) { word = static_cast<std::uint32_t>(17 * i + 5); });
+  x.for_each([](float& e, std::int64_t i) { e = static_cast<float>(x_at(i)); });
+  y.for_each([](float& e, std::int64_t i) { e = static_cast<float>(w_at(i)); });
+  places.for_each([](std::int32_t& e, std::int64_t i) { e = static_cast<std::int32_t>(i * 5 % (lines + 3)); });
+  image.for_each([](float& e, std::int64_t i) { e = static_cast<float>(short_at(i)); });
+  filter.for_each([](float& e, std::int64_t i) { e = static_cast<float>(short_at(i + 3)); });
+  const auto& out = run(key, x, y, places, image, filter);
+  std::uint64_t sum = 14695981039346656037U;
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    (add_bits(sum, ep::gather(world, out.template get<static_cast<int>(I)>())), ...);
+  }
+  (std::make_index_sequence<25>{});
+  return sum;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -108,7 +168,9 @@ int main(int argc, char** argv) {
       }
     }
     constexpr const char* names[]{"base", "avx2", "avx512"};
-    std::printf("kernel set %s\n", names[static_cast<int>(ep::kernels::processor_kernels().level)]);
+    const char* set = "of the program's own";
+    if constexpr (ep::kernels::has_kernel_sets) set = names[static_cast<int>(ep::kernels::processor_kernels().level)];
+    std::printf("kernel set %s\nbits %llx\n", set, static_cast<unsigned long long>(exact_bits(world)));
     if (worst > 2e-6) std::printf("off by %g\n", worst);
     return worst > 2e-6 ? 1 : 0;
   });

@@ -5,6 +5,7 @@
 // The kernels that programs take from the compiled part (kernels/kernel_set.hpp). Which instruction set serves is tried
 // by tests/install/consumer/kernel_sets.cpp; here: all that programs may ask for is there, and makes what a program's
 // own kernels make, to the last bit where an element is one operation.
+#include <espalier/tensor/core/partition/ops_by_name.hpp>
 #include <espalier/tensor/run/kernels/shared_blocks.hpp>
 
 #include <algorithm>
@@ -13,7 +14,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -90,7 +93,129 @@ constexpr block_key key_for(std::int64_t columns, int operands, std::array<bool,
   return key;
 }
 
+/// Looks up the kernels of an op for all types that it shares; returns how many there are.
+template <const op_info* Op> int look_up_types() {
+  if constexpr (requires { kernels::kernel<Op>::shared; }) {
+    for (const kernels::kernel_types& types : kernels::kernel<Op>::shared) {
+      INFO(Op->name << " of " << name_of(types.type) << ", variant " << types.variant);
+      CHECK(kernels::processor_kernels().kernel(Op->name, types) != nullptr);
+    }
+    return static_cast<int>(std::size(kernels::kernel<Op>::shared));
+  } else {
+    return 0;
+  }
+}
+template <std::size_t... Op> int look_up_all_types(std::index_sequence<Op...>) {
+  return (look_up_types<detail::named_ops[Op]>() + ...);
+}
+
+/// A kernel of types as a program has it of its own, and as the set has it.
+template <const op_info* Op, kernels::kernel_key Key> void kernel_gives_the_same(kernels::kernel_call call) {
+  constexpr kernels::kernel_types types = kernels::kernel<Op>::types_of(Key);
+  static_assert(kernels::has_shared_types<kernels::kernel<Op>>(types));
+  static constexpr kernels::kernel_key key = Key;
+  const auto size = static_cast<std::size_t>(Key.shape.elements());
+  std::vector<float> results[2]{std::vector<float>(size, -7.0F), std::vector<float>(size, -7.0F)};
+  std::vector<double> scratch(static_cast<std::size_t>(kernels::kernel<Op>::scratch_bytes(Key)) / sizeof(double) + 1);
+  call.scratch = scratch.data();
+  call.result = results[0].data();
+  kernels::kernel<Op>::template run_typed<types>(key, call);
+  call.result = results[1].data();
+  kernels::processor_kernels().kernel(Op->name, types)(key, call);
+  INFO(Op->name);
+  CHECK(results[0][0] != -7.0F);
+  CHECK(std::memcmp(results[0].data(), results[1].data(), size * sizeof(float)) == 0);
+}
+constexpr kernels::kernel_key key_of(extents to, extents first, extents second = {}) {
+  kernels::kernel_key key;
+  key.shape = to;
+  key.operand_count = second.rank > 0 ? 2 : 1;
+  key.operand_shape[0] = first;
+  key.operand_shape[1] = second;
+  return key;
+}
+constexpr kernels::kernel_key with_attributes(kernels::kernel_key key, const auto& attributes) {
+  set_attributes(key, attributes);
+  return key;
+}
+
 }  // namespace
+
+TEST_CASE("kernel sets: they have every kernel of types that a program leaves to them") {
+  // Convolutions, pooling, lookups and random words.
+  CHECK(look_up_all_types(std::make_index_sequence<std::size(detail::named_ops)>{}) > 40);
+  CHECK(kernels::processor_kernels().kernel("gather", kernels::of_types(dtype::f32, dtype::f32, dtype::f32)) ==
+        nullptr);
+  CHECK(kernels::processor_kernels().kernel("no such op", kernels::of_types(dtype::u32)) == nullptr);
+}
+
+TEST_CASE("kernel sets: kernels of types make the bits of a program's own") {
+  using kernels::kernel_call;
+  std::vector<float> x(4000);
+  std::vector<float> y(4000);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = std::sin(static_cast<float>(i) * 0.37F) * 3;
+    y[i] = std::cos(static_cast<float>(i) * 0.11F) + 1.5F;
+  }
+  const std::int32_t places[9]{3, 0, 3, 12, 5, 5, 1, -1, 3};
+  const std::uint32_t words[2]{7, 9};
+  instruction_boxes boxes;
+  const auto call_of = [&](const kernels::kernel_key& key, const void* first, const void* second = nullptr) {
+    boxes = {};
+    boxes.whole = key.shape;
+    boxes.result = detail::whole_box(key.shape);
+    for (int k = 0; k < key.operand_count; ++k) boxes.operand[k] = detail::whole_box(key.operand_shape[k]);
+    return kernel_call{.operand = {first, second}, .boxes = &boxes};
+  };
+
+  constexpr auto gathered = [] {
+    auto key = with_attributes(key_of({2, {9, 37}}, {2, {12, 37}}, {1, {9}}), gather_attributes{0});
+    key.operand_type[1] = dtype::i32;
+    return key;
+  }();
+  kernel_gives_the_same<&ops::gather, gathered>(call_of(gathered, x.data(), &places[0]));
+  constexpr auto scattered = [] {
+    auto key = with_attributes(key_of({2, {12, 37}}, {1, {9}}, {2, {9, 37}}), gather_attributes{0});
+    key.operand_type[0] = dtype::i32;
+    return key;
+  }();
+  kernel_gives_the_same<&ops::scatter_add, scattered>(call_of(scattered, &places[0], x.data()));
+  constexpr auto random = [] {
+    auto key = with_attributes(key_of({2, {13, 29}}, {1, {2}}), detail::random_attributes{});
+    key.type = key.operand_type[0] = dtype::u32;
+    return key;
+  }();
+  kernel_gives_the_same<&ops::random_bits, random>(call_of(random, &words[0]));
+
+  const placed_window two[2]{place_window({.size = 2, .stride = 2}, 1, 0, axis_list{}),
+                             place_window({.size = 3, .stride = 1, .low = 1}, 2, 0, axis_list{})};
+  constexpr extents pictures{4, {2, 6, 7, 40}};
+  constexpr auto pooled = with_attributes(key_of({4, {2, 3, 7, 40}}, pictures), windowed_attributes{});
+  auto pool = call_of(pooled, x.data());
+  pool.windows = &two[0];
+  kernel_gives_the_same<&ops::sum_pool, pooled>(pool);
+  kernel_gives_the_same<&ops::max_pool, pooled>(pool);
+  // Of numbers whose products and sums are exact, whatever the order.
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = static_cast<float>(static_cast<int>(i * 7919 % 17) - 8) / 8;
+    y[i] = static_cast<float>(static_cast<int>(i * 5077 % 13) - 6) / 8;
+  }
+  const placed_window three[2]{place_window({.size = 3, .low = 1}, 1, 0, axis_list{}),
+                               place_window({.size = 3, .low = 1}, 2, 0, axis_list{})};
+  constexpr extents filters{4, {3, 3, 40, 11}};
+  constexpr extents filtered{4, {2, 6, 7, 11}};
+  const auto convolve = [&]<const op_info * Op, kernels::kernel_key Key>() {
+    auto call = call_of(Key, x.data(), y.data());
+    call.windows = &three[0];
+    kernel_gives_the_same<Op, Key>(call);
+  };
+  constexpr auto forward = with_attributes(key_of(filtered, pictures, filters), windowed_attributes{});
+  constexpr auto to_input = with_attributes(key_of(pictures, filtered, filters), windowed_attributes{});
+  constexpr auto to_filter = with_attributes(key_of(filters, pictures, filtered), windowed_attributes{});
+  convolve.template operator()<&ops::convolution, forward>();
+  convolve.template operator()<&ops::convolution_input_gradient, to_input>();
+  convolve.template operator()<&ops::convolution_filter_gradient, to_filter>();
+}
 
 TEST_CASE("kernel sets: they have every micro-operation that a program leaves to them") {
   const kernels::kernel_set& set = kernels::processor_kernels();
@@ -137,7 +262,7 @@ TEST_CASE("kernel sets: of any other type or op a program has its own code") {
   key = key_for(0, 2, {true, true, false});
   key.operand_type[1] = dtype::bf16;
   CHECK_FALSE(kernels::is_shared(&ops::add, key));
-  CHECK_FALSE(kernels::is_shared(&ops::atan2, key_for(0, 2, {true, true, false})));
+  CHECK_FALSE(kernels::is_shared(&ops::total_less, key_for(0, 2, {true, true, false})));
   CHECK(kernels::shared_product(dtype::f16, dtype::f16, dtype::f16) == -1);
   CHECK(kernels::shared_reduction(reduction::sum, dtype::i64, dtype::i64) == -1);
 }
@@ -169,6 +294,9 @@ TEST_CASE("kernel sets: micro-operations make the bits of a program's own, funct
   gives_nearly_the_same<&ops::gelu, key_for(21, 1, {true, false, false})>(call, of(21, 0));
   gives_nearly_the_same<&ops::exp, key_for(1, 1, {true, false, false})>(call, of(1, 0));
   gives_the_same<&ops::softmax, key_for(6, 3, {true, true, false})>(call, of(6, 6));
+  gives_the_same<&ops::floor, key_for(any_columns, 1, {true, false, false})>(call, of(37, 0));
+  gives_the_same<&ops::clamp, key_for(0, 3, {true, true, true})>(call, of(64, 64));
+  gives_nearly_the_same<&ops::erf, key_for(0, 1, {true, false, false})>(call, of(96, 0));
   gives_nearly_the_same<&ops::sin, key_for(0, 1, {true, false, false})>(call, of(64, 0));
 
   constexpr auto sum_of_row = [] {

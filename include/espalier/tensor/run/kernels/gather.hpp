@@ -5,6 +5,7 @@
 #include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/core/ops/gather.hpp>
 #include <espalier/tensor/run/kernels/reduce.hpp>
+#include <espalier/tensor/run/kernels/typed_kernel.hpp>
 
 #include <cstdint>
 #include <type_traits>
@@ -30,6 +31,16 @@ struct table_shape {
 [[nodiscard]] constexpr table_shape shape_of_table(const extents& table, const extents& indices, gather_attributes at) {
   return {table.product(0, at.dim), table[at.dim], stride_of(table, at.dim), indices.product(at.batch, indices.rank),
           table.product(at.batch, at.dim)};
+}
+
+/// The element type that moves elements of the size of another.
+[[nodiscard]] constexpr dtype word_type(dtype type) {
+  switch (size_of(type)) {
+    case 1: return dtype::u8;
+    case 2: return dtype::bf16;
+    case 4: return dtype::u32;
+    default: return dtype::i64;
+  }
 }
 
 template <class T, class Index>
@@ -166,18 +177,31 @@ void scatter_add_rows(const table_shape& shape, interval here, const Index* indi
 namespace espalier::kernels {
 
 /// The boxes say which of the looked-up dimension's rows this device has; indices of others, and of padding, give 0.
-template <> struct kernel<&ops::gather> : no_scratch {
-  template <kernel_key Key> static void run(const kernel_call& call) {
-    using element = storage_t<Key.type>;
-    using index = storage_t<Key.operand_type[1]>;
-    constexpr auto at = attributes_of<gather_attributes>(Key);
-    constexpr detail::table_shape shape = detail::shape_of_table(Key.operand_shape[0], Key.operand_shape[1], at);
+template <> struct kernel<&ops::gather> : typed_kernel<&ops::gather>, no_scratch {
+  /// Elements are moved as words of their size.
+  [[nodiscard]] static constexpr kernel_types types_of(const kernel_key& key) {
+    const dtype word = detail::word_type(key.type);
+    return of_types(word, word, key.operand_type[1]);
+  }
+  static constexpr kernel_types shared[]{
+      of_types(dtype::u8, dtype::u8, dtype::i32), of_types(dtype::bf16, dtype::bf16, dtype::i32),
+      of_types(dtype::u32, dtype::u32, dtype::i32), of_types(dtype::i64, dtype::i64, dtype::i32)};
+
+  template <kernel_types Types> static void run_typed(const kernel_key& key, const kernel_call& call) {
+    using element = storage_t<Types.type>;
+    using index = storage_t<Types.operand_type[1]>;
+    const auto at = attributes_of<gather_attributes>(key);
+    const detail::table_shape shape = detail::shape_of_table(key.operand_shape[0], key.operand_shape[1], at);
     detail::gather_rows(shape, call.boxes->operand[0].dim[at.dim], static_cast<const element*>(call.operand[0]),
                         static_cast<const index*>(call.operand[1]), static_cast<element*>(call.result));
   }
 };
 
-template <> struct kernel<&ops::scatter_add> {
+template <> struct kernel<&ops::scatter_add> : typed_kernel<&ops::scatter_add> {
+  static constexpr kernel_types shared[]{
+      of_types(dtype::f32, dtype::i32, dtype::f32), of_types(dtype::f64, dtype::i32, dtype::f64),
+      of_types(dtype::bf16, dtype::i32, dtype::bf16), of_types(dtype::f32, dtype::i32, dtype::bf16)};
+
   static constexpr detail::scatter_scratch room(const kernel_key& key) {
     const std::int64_t bytes = size_of(facts_of(key.type).accumulate);
     const auto at = attributes_of<gather_attributes>(key);
@@ -186,14 +210,14 @@ template <> struct kernel<&ops::scatter_add> {
             .count = key.operand_shape[0].elements()};
   }
   static constexpr std::int64_t scratch_bytes(const kernel_key& key) { return room(key).bytes(); }
-  template <kernel_key Key> static void run(const kernel_call& call) {
-    using element = storage_t<Key.type>;
-    using index = storage_t<Key.operand_type[0]>;
-    constexpr auto at = attributes_of<gather_attributes>(Key);
-    constexpr detail::table_shape shape = detail::shape_of_table(Key.shape, Key.operand_shape[0], at);
+  template <kernel_types Types> static void run_typed(const kernel_key& key, const kernel_call& call) {
+    using element = storage_t<Types.type>;
+    using index = storage_t<Types.operand_type[0]>;
+    const auto at = attributes_of<gather_attributes>(key);
+    const detail::table_shape shape = detail::shape_of_table(key.shape, key.operand_shape[0], at);
     detail::scatter_add_rows(shape, call.boxes->result.dim[at.dim], static_cast<const index*>(call.operand[0]),
-                             static_cast<const storage_t<Key.operand_type[1]>*>(call.operand[1]),
-                             static_cast<element*>(call.result), room(Key), call.scratch);
+                             static_cast<const storage_t<Types.operand_type[1]>*>(call.operand[1]),
+                             static_cast<element*>(call.result), room(key), call.scratch);
   }
 };
 

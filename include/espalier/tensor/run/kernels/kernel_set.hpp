@@ -67,6 +67,40 @@ inline constexpr int shared_reduction_count = static_cast<int>(sizeof(shared_red
   return -1;
 }
 
+/// What the code of a kernel depends on that takes extents as values (typed_kernel.hpp).
+struct kernel_types {
+  dtype type = dtype::f32;
+  int operand_count = 0;
+  /// Of the first operands: a kernel with more of them is not for these.
+  dtype operand_type[inline_operands]{};
+  /// The choice of the key's attributes, as the kernel numbers it.
+  int variant = 0;
+  friend constexpr bool operator==(const kernel_types&, const kernel_types&) = default;
+};
+[[nodiscard]] constexpr kernel_types all_types_of(const kernel_key& key) {
+  kernel_types types{.type = key.type, .operand_count = key.operand_count};
+  for (int k = 0; k < inline_operands; ++k) types.operand_type[k] = key.operand_type[k];
+  return types;
+}
+/// `of_types(dtype::f32, dtype::f32, dtype::i32)`: an f32 of an f32 and an i32.
+template <class... Types> [[nodiscard]] constexpr kernel_types of_types(dtype result, Types... operands) {
+  return {.type = result, .operand_count = sizeof...(Types), .operand_type = {operands...}};
+}
+[[nodiscard]] constexpr kernel_types with_variant(kernel_types types, int variant) {
+  types.variant = variant;
+  return types;
+}
+/// Whether kernel sets have a kernel for these types.
+template <class Kernel> [[nodiscard]] constexpr bool has_shared_types(const kernel_types& types) {
+  if constexpr (requires { Kernel::shared; }) {
+    for (const kernel_types& one : Kernel::shared) {
+      if (one == types) return true;
+    }
+  }
+  return false;
+}
+using typed_function = void (*)(const kernel_key& key, const kernel_call& call);
+
 /// The instruction sets: what the compiled part's own flags allow, and what x86-64-v3 and x86-64-v4 name.
 enum class set_level : std::uint8_t { base, avx2, avx512 };
 
@@ -76,6 +110,8 @@ struct kernel_set {
   set_level level = set_level::base;
   /// The micro-operation of a step, or null if the sets do not have it (`is_shared`).
   block_function (*block)(const char* op, const block_key& key) = nullptr;
+  /// The kernel of an op for these types, or null if the sets do not have it (`has_shared_types`).
+  typed_function (*kernel)(const char* op, const kernel_types& types) = nullptr;
   void (*copy[4])(const detail::run_nest& nest, const void* from, void* to){};
   void (*transpose[4])(const detail::transpose_plan& plan, const void* from, void* to){};
   void (*reduce[4 * shared_reduction_count])(const detail::reduction_plan& plan, const void* from, void* to,

@@ -8,6 +8,7 @@
 #include <espalier/tensor/run/kernels/elementwise.hpp>
 #include <espalier/tensor/run/kernels/parallel.hpp>
 #include <espalier/tensor/run/kernels/reduce.hpp>
+#include <espalier/tensor/run/kernels/typed_kernel.hpp>
 
 #include <cstdint>
 
@@ -130,20 +131,31 @@ void pool_by(const pooling_walk& walk, Acc start, T* result, const Step& step) {
   });
 }
 
-template <kernels::kernel_key Key, int Windowed> [[nodiscard]] pooling_walk walk_for(const kernels::kernel_call& call) {
-  return {Key.shape, call.boxes->result, Key.operand_shape[Windowed], call.boxes->operand[Windowed],
-          call.windows + attributes_of<windowed_attributes>(Key).first_window};
+[[nodiscard]] inline pooling_walk walk_for(const kernels::kernel_key& key, const kernels::kernel_call& call,
+                                           int windowed) {
+  return {key.shape, call.boxes->result, key.operand_shape[windowed], call.boxes->operand[windowed],
+          call.windows + attributes_of<windowed_attributes>(key).first_window};
 }
+
+/// What kernel sets pool: of operands of one type.
+inline constexpr kernels::kernel_types shared_pools[]{
+    kernels::of_types(dtype::f32, dtype::f32), kernels::of_types(dtype::f64, dtype::f64),
+    kernels::of_types(dtype::bf16, dtype::bf16), kernels::of_types(dtype::i32, dtype::i32)};
+inline constexpr kernels::kernel_types shared_pool_gradients[]{
+    kernels::of_types(dtype::f32, dtype::f32, dtype::f32, dtype::f32),
+    kernels::of_types(dtype::f64, dtype::f64, dtype::f64, dtype::f64),
+    kernels::of_types(dtype::bf16, dtype::bf16, dtype::bf16, dtype::bf16)};
 
 /// Elements of operand 2, each added where operand `Windowed` (0 or 1), seen through a window as operand 2 is, equals
 /// the other one at the place of the result.
-template <kernels::kernel_key Key, int Windowed> void add_where_equal(const kernels::kernel_call& call) {
-  using element = storage_t<Key.type>;
+template <dtype Type, int Windowed>
+void add_where_equal(const kernels::kernel_key& key, const kernels::kernel_call& call) {
+  using element = storage_t<Type>;
   using acc = accumulator_t<element, reduction::sum>;
   const auto* const seen = static_cast<const element*>(call.operand[Windowed]);
   const auto* const here = static_cast<const element*>(call.operand[1 - Windowed]);
   const auto* const added = static_cast<const element*>(call.operand[2]);
-  pool_by(walk_for<Key, Windowed>(call), acc{}, static_cast<element*>(call.result),
+  pool_by(walk_for(key, call, Windowed), acc{}, static_cast<element*>(call.result),
           [=](acc sum, std::int64_t to, std::int64_t from) {
             const bool same = element_cast<acc>(seen[from]) == element_cast<acc>(here[to]);
             return static_cast<acc>(sum + (same ? element_cast<acc>(added[from]) : acc{}));
@@ -154,37 +166,45 @@ template <kernels::kernel_key Key, int Windowed> void add_where_equal(const kern
 
 namespace espalier::kernels {
 
-template <> struct kernel<&ops::sum_pool> : no_scratch {
-  template <kernel_key Key> static void run(const kernel_call& call) {
-    using element = storage_t<Key.type>;
+template <> struct kernel<&ops::sum_pool> : typed_kernel<&ops::sum_pool>, no_scratch {
+  static constexpr auto& shared = detail::shared_pools;
+  template <kernel_types Types> static void run_typed(const kernel_key& key, const kernel_call& call) {
+    using element = storage_t<Types.type>;
     using acc = detail::accumulator_t<element, reduction::sum>;
     const auto* const x = static_cast<const element*>(call.operand[0]);
-    detail::pool_by(detail::walk_for<Key, 0>(call), acc{}, static_cast<element*>(call.result),
+    detail::pool_by(detail::walk_for(key, call, 0), acc{}, static_cast<element*>(call.result),
                     [x](acc sum, std::int64_t, std::int64_t from) {
                       return static_cast<acc>(sum + detail::element_cast<acc>(x[from]));
                     });
   }
 };
 
-template <> struct kernel<&ops::max_pool> : no_scratch {
-  template <kernel_key Key> static void run(const kernel_call& call) {
-    using element = storage_t<Key.type>;
+template <> struct kernel<&ops::max_pool> : typed_kernel<&ops::max_pool>, no_scratch {
+  static constexpr auto& shared = detail::shared_pools;
+  template <kernel_types Types> static void run_typed(const kernel_key& key, const kernel_call& call) {
+    using element = storage_t<Types.type>;
     using acc = detail::accumulator_t<element, reduction::max>;
     const auto* const x = static_cast<const element*>(call.operand[0]);
     const acc lowest = detail::neutral<acc, element, reduction::max>();
-    detail::pool_by(detail::walk_for<Key, 0>(call), lowest, static_cast<element*>(call.result),
+    detail::pool_by(detail::walk_for(key, call, 0), lowest, static_cast<element*>(call.result),
                     [x](acc most, std::int64_t, std::int64_t from) {
                       return detail::combined<reduction::max>(most, detail::element_cast<acc>(x[from]));
                     });
   }
 };
 
-template <> struct kernel<&ops::pool_equal> : no_scratch {
-  template <kernel_key Key> static void run(const kernel_call& call) { detail::add_where_equal<Key, 0>(call); }
+template <> struct kernel<&ops::pool_equal> : typed_kernel<&ops::pool_equal>, no_scratch {
+  static constexpr auto& shared = detail::shared_pool_gradients;
+  template <kernel_types Types> static void run_typed(const kernel_key& key, const kernel_call& call) {
+    detail::add_where_equal<Types.type, 0>(key, call);
+  }
 };
 
-template <> struct kernel<&ops::spread_equal> : no_scratch {
-  template <kernel_key Key> static void run(const kernel_call& call) { detail::add_where_equal<Key, 1>(call); }
+template <> struct kernel<&ops::spread_equal> : typed_kernel<&ops::spread_equal>, no_scratch {
+  static constexpr auto& shared = detail::shared_pool_gradients;
+  template <kernel_types Types> static void run_typed(const kernel_key& key, const kernel_call& call) {
+    detail::add_where_equal<Types.type, 1>(key, call);
+  }
 };
 
 }  // namespace espalier::kernels

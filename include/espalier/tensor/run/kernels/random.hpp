@@ -9,6 +9,7 @@
 #include <espalier/tensor/run/kernels/kernel.hpp>
 #include <espalier/tensor/run/kernels/lanes.hpp>
 #include <espalier/tensor/run/kernels/parallel.hpp>
+#include <espalier/tensor/run/kernels/typed_kernel.hpp>
 
 #include <bit>
 #include <cstddef>
@@ -298,27 +299,26 @@ inline void write_words(const random_stream& from, const extents& shape, const t
 
 namespace espalier::kernels {
 
-template <> struct kernel<&ops::random_bits> : no_scratch {
-  template <kernel_key Key> static void run(const kernel_call& call) {
-    const auto* const key = static_cast<const std::uint32_t*>(call.operand[0]);
-    constexpr auto words = attributes_of<detail::random_attributes>(Key);
-    detail::random_stream from{{key[0], key[1]}, 0, static_cast<std::uint32_t>(words.purpose)};
-    if constexpr (Key.operand_count > 1) from.number = *static_cast<const std::uint32_t*>(call.operand[1]);
+template <> struct kernel<&ops::random_bits> : typed_kernel<&ops::random_bits>, no_scratch {
+  /// Words and keys have 32 bits, whichever integers they are.
+  [[nodiscard]] static constexpr kernel_types types_of(const kernel_key& /*key*/) { return of_types(dtype::u32); }
+  static constexpr kernel_types shared[]{of_types(dtype::u32)};
+
+  template <kernel_types Types> static void run_typed(const kernel_key& key, const kernel_call& call) {
+    const auto* const keys = static_cast<const std::uint32_t*>(call.operand[0]);
+    const auto* const numbers = static_cast<const std::uint32_t*>(key.operand_count > 1 ? call.operand[1] : nullptr);
+    const auto words = attributes_of<detail::random_attributes>(key);
     // An i32 may be written as the unsigned type of its size.
     auto* const to = static_cast<std::uint32_t*>(call.result);
-    if constexpr (words.keys == 0) {
-      detail::write_words(from, Key.shape, call.boxes->result, call.boxes->whole, to);
-    } else {
-      constexpr extents shape = detail::without_dimensions(Key.shape, words.keys);
-      const extents whole = detail::without_dimensions(call.boxes->whole, words.keys);
-      tensor_box box;
-      for (int d = 0; d < shape.rank; ++d) box.dim[d] = call.boxes->result.dim[d + words.keys];
-      for (std::int64_t n = 0; n < Key.shape.product(0, words.keys); ++n) {
-        from.key[0] = key[2 * n];
-        from.key[1] = key[2 * n + 1];
-        if constexpr (Key.operand_count > 1) from.number = static_cast<const std::uint32_t*>(call.operand[1])[n];
-        detail::write_words(from, shape, box, whole, to + n * shape.elements());
-      }
+    const extents shape = detail::without_dimensions(key.shape, words.keys);
+    const extents whole = detail::without_dimensions(call.boxes->whole, words.keys);
+    tensor_box box;
+    for (int d = 0; d < shape.rank; ++d) box.dim[d] = call.boxes->result.dim[d + words.keys];
+    for (std::int64_t n = 0; n < key.shape.product(0, words.keys); ++n) {
+      const detail::random_stream from{{keys[2 * n], keys[2 * n + 1]},
+                                       numbers == nullptr ? 0 : numbers[n],
+                                       static_cast<std::uint32_t>(words.purpose)};
+      detail::write_words(from, shape, box, whole, to + n * shape.elements());
     }
   }
 };

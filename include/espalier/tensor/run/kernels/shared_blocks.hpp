@@ -19,6 +19,7 @@ enum class block_signature : std::uint8_t {
   selects,   ///< the first operand is a truth value, all else is T
   converts,  ///< the operand is T, the result any of the types
   fills,     ///< there are no operands
+  counts,    ///< there are none, and the index runs along the columns
   reduces    ///< a row, or all rows of a block, to T
 };
 
@@ -28,7 +29,9 @@ using type_set = std::uint32_t;
 [[nodiscard]] constexpr bool has(type_set set, dtype type) { return (set & only(type)) != 0; }
 inline constexpr type_set shared_floats = only(dtype::f32) | only(dtype::f64) | only(dtype::bf16);
 inline constexpr type_set shared_numbers = shared_floats | only(dtype::i32);
-inline constexpr type_set shared_types = shared_numbers | only(dtype::boolean);
+/// Random words are compared, shifted and converted.
+inline constexpr type_set shared_words = only(dtype::i32) | only(dtype::u32);
+inline constexpr type_set shared_types = shared_numbers | only(dtype::boolean) | only(dtype::u32);
 
 struct shared_block {
   const op_info* op = nullptr;
@@ -62,12 +65,34 @@ inline constexpr shared_block shared_blocks[]{
     {&ops::minimum, block_signature::same, 2, shared_numbers},
     {&ops::logical_and, block_signature::same, 2, only(dtype::boolean)},
     {&ops::logical_or, block_signature::same, 2, only(dtype::boolean)},
+    {&ops::erf, block_signature::same, 1, shared_floats},
+    {&ops::erfc, block_signature::same, 1, shared_floats},
+    {&ops::erf_inv, block_signature::same, 1, shared_floats},
+    {&ops::expm1, block_signature::same, 1, shared_floats},
+    {&ops::log1p, block_signature::same, 1, shared_floats},
+    {&ops::tan, block_signature::same, 1, shared_floats},
+    {&ops::floor, block_signature::same, 1, shared_floats},
+    {&ops::ceil, block_signature::same, 1, shared_floats},
+    {&ops::trunc, block_signature::same, 1, shared_floats},
+    {&ops::round, block_signature::same, 1, shared_floats},
+    {&ops::sign, block_signature::same, 1, shared_numbers},
+    {&ops::pow, block_signature::same, 2, shared_floats},
+    {&ops::atan2, block_signature::same, 2, shared_floats},
+    {&ops::clamp, block_signature::same, 3, shared_numbers},
+    {&ops::bitwise_and, block_signature::same, 2, shared_words},
+    {&ops::bitwise_or, block_signature::same, 2, shared_words},
+    {&ops::bitwise_xor, block_signature::same, 2, shared_words},
+    {&ops::bitwise_not, block_signature::same, 1, shared_words},
+    {&ops::shift_left, block_signature::same, 2, shared_words},
+    {&ops::shift_right_logical, block_signature::same, 2, shared_words},
+    {&ops::shift_right_arithmetic, block_signature::same, 2, shared_words},
+    {&ops::is_finite, block_signature::compares, 1, shared_floats},
     {&ops::softmax, block_signature::same, 3, shared_floats},
     {&ops::standardise, block_signature::same, 3, shared_floats},
-    {&ops::less, block_signature::compares, 2, shared_numbers},
-    {&ops::less_equal, block_signature::compares, 2, shared_numbers},
-    {&ops::equal, block_signature::compares, 2, shared_numbers},
-    {&ops::not_equal, block_signature::compares, 2, shared_numbers},
+    {&ops::less, block_signature::compares, 2, shared_numbers | shared_words},
+    {&ops::less_equal, block_signature::compares, 2, shared_numbers | shared_words},
+    {&ops::equal, block_signature::compares, 2, shared_numbers | shared_words},
+    {&ops::not_equal, block_signature::compares, 2, shared_numbers | shared_words},
     {&ops::select, block_signature::selects, 3, shared_numbers},
     {&ops::convert, block_signature::converts, 1, shared_types},
     {&ops::broadcast, block_signature::same, 1, shared_types},
@@ -77,6 +102,7 @@ inline constexpr shared_block shared_blocks[]{
     {&ops::result, block_signature::same, 1, shared_types},
     {&ops::stop_gradient, block_signature::same, 1, shared_floats},
     {&ops::constant, block_signature::fills, 0, shared_types},
+    {&ops::iota, block_signature::counts, 0, only(dtype::f32) | only(dtype::i32)},
     {&ops::reduce, block_signature::reduces, 1, shared_numbers},
     {&ops::reduce_sum, block_signature::reduces, 1, shared_numbers},
 };
@@ -89,6 +115,8 @@ inline constexpr int shared_block_count = static_cast<int>(sizeof(shared_blocks)
                          ? key.operand_type[0]
                          : key.type;
   if (!has(row.types, type)) return false;
+  if (row.signature == block_signature::counts && !attributes_of<fused_index_attributes>(key).along_columns)
+    return false;
   if (row.signature == block_signature::compares && key.type != dtype::boolean) return false;
   if (row.signature == block_signature::converts) return has(row.types, key.type);
   for (int k = 0; k < row.operands; ++k) {

@@ -6,7 +6,7 @@
 #include <espalier/tensor/core/ops/convolution.hpp>
 #include <espalier/tensor/run/kernels/contraction.hpp>
 #include <espalier/tensor/run/kernels/elementwise.hpp>
-#include <espalier/tensor/run/kernels/kernel.hpp>
+#include <espalier/tensor/run/kernels/kernel_set.hpp>
 #include <espalier/tensor/run/kernels/parallel.hpp>
 
 #include <cstdint>
@@ -40,15 +40,23 @@ template <class T, class A, class B> void add_product(T& sum, A a, B b) {
   sum = static_cast<T>(static_cast<word>(sum) + static_cast<word>(static_cast<word>(a) * static_cast<word>(b)));
 }
 
+/// What kernel sets convolve. The code that does most of the work is one for f32, f64 and bf16 each: it reads the first
+/// operand, and what other types need is converted before and after.
+inline constexpr kernels::kernel_types shared_convolutions[]{
+    kernels::of_types(dtype::f32, dtype::f32, dtype::f32),    kernels::of_types(dtype::f64, dtype::f64, dtype::f64),
+    kernels::of_types(dtype::bf16, dtype::bf16, dtype::bf16), kernels::of_types(dtype::f32, dtype::bf16, dtype::bf16),
+    kernels::of_types(dtype::f32, dtype::f32, dtype::bf16),   kernels::of_types(dtype::f32, dtype::bf16, dtype::f32),
+    kernels::of_types(dtype::bf16, dtype::f32, dtype::bf16),  kernels::of_types(dtype::bf16, dtype::bf16, dtype::f32)};
+
 /// The type of products, as which operands and results of another type are converted in scratch.
-[[nodiscard]] constexpr dtype product_of(const kernels::kernel_key& key) {
+template <class Key> [[nodiscard]] constexpr dtype product_of(const Key& key) {
   return product_type(key.operand_type[0], key.operand_type[1], key.type);
 }
-template <kernels::kernel_key Key> struct convolution_types {
-  using first = storage_t<Key.operand_type[0]>;
-  using second = storage_t<Key.operand_type[1]>;
-  using result = storage_t<Key.type>;
-  using product = storage_t<product_of(Key)>;
+template <kernels::kernel_types Types> struct convolution_types {
+  using first = storage_t<Types.operand_type[0]>;
+  using second = storage_t<Types.operand_type[1]>;
+  using result = storage_t<Types.type>;
+  using product = storage_t<product_of(Types)>;
 };
 
 /// Scratch for so many elements of products, and for those of the second operand and of the result that are converted.

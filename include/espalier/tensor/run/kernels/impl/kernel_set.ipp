@@ -8,6 +8,7 @@
 // do not have (cmake/espalier_kernels.cpp). There the namespace `espalier` itself has another name, since functions of
 // one name are one function for the linker, whichever instructions they are made of.
 #include <espalier/base/fixed_string.hpp>
+#include <espalier/tensor/core/partition/ops_by_name.hpp>
 #include <espalier/tensor/run/kernels/contraction.hpp>
 #include <espalier/tensor/run/kernels/kernel_set.hpp>
 #include <espalier/tensor/run/kernels/reduce.hpp>
@@ -18,6 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <type_traits>
 #include <utility>
 
@@ -88,6 +90,20 @@ template <dtype Type> [[nodiscard]] kernels::block_function find_reduction(const
   return nullptr;
 }
 
+template <int Dim, dtype Type> [[nodiscard]] constexpr kernels::block_key index_key() {
+  kernels::block_key key;
+  key.columns = any_columns;
+  key.type = Type;
+  set_attributes(key, fused_index_attributes{.along_columns = true, .dim = Dim});
+  return key;
+}
+template <dtype Type, int... Dim>
+[[nodiscard]] kernels::block_function find_index(int dim, std::integer_sequence<int, Dim...>) {
+  static constexpr kernels::block_function all[]{
+      &kernels::block_kernel<&ops::iota>::template run<index_key<Dim, Type>()>...};
+  return all[dim];
+}
+
 /// Calls `visit` with the type as a constant, if it is in the set.
 template <kernels::type_set Set, int At = 0, class Visit> void with_type(dtype type, const Visit& visit) {
   if constexpr ((Set >> At) != 0) {
@@ -111,6 +127,10 @@ template <kernels::shared_block Row> [[nodiscard]] kernels::block_function find_
   } else if constexpr (Row.signature == block_signature::reduces) {
     with_type<Row.types>(
         key.type, [&](auto type) { found = find_reduction<type()>(attributes_of<fused_reduction_attributes>(key)); });
+  } else if constexpr (Row.signature == block_signature::counts) {
+    const int dim = attributes_of<fused_index_attributes>(key).dim;
+    with_type<Row.types>(
+        key.type, [&](auto type) { found = find_index<type()>(dim, std::make_integer_sequence<int, max_rank>{}); });
   } else {
     with_type<Row.types>(key.type, [&](auto type) { found = find_pattern<Row, type(), type()>(key); });
   }
@@ -132,6 +152,39 @@ template <std::size_t... Row>
 }
 [[nodiscard]] inline kernels::block_function find_block(const char* op, const kernels::block_key& key) {
   return find_block(op, key, std::make_index_sequence<kernels::shared_block_count>{});
+}
+
+// --- kernels that depend on types
+// -------------------------------------------------------------------------------------------------
+
+template <class Kernel, std::size_t... Types>
+[[nodiscard]] kernels::typed_function find_types(const kernels::kernel_types& types, std::index_sequence<Types...>) {
+  kernels::typed_function found = nullptr;
+  const auto look = [&]<std::size_t T>(std::integral_constant<std::size_t, T>) {
+    constexpr kernels::kernel_types all = Kernel::shared[T];
+    if (all == types) found = &Kernel::template run_typed<all>;
+  };
+  (look(std::integral_constant<std::size_t, Types>{}), ...);
+  return found;
+}
+template <std::size_t... Op>
+[[nodiscard]] kernels::typed_function find_kernel(const char* op, const kernels::kernel_types& types,
+                                                  std::index_sequence<Op...>) {
+  kernels::typed_function found = nullptr;
+  const auto look = [&]<std::size_t N>(std::integral_constant<std::size_t, N>) {
+    constexpr const op_info* info = named_ops[N];
+    if constexpr (requires { kernels::kernel<info>::shared; }) {
+      using kernel = kernels::kernel<info>;
+      if (same_text(info->name, op))
+        found = find_types<kernel>(types, std::make_index_sequence<std::size(kernel::shared)>{});
+    }
+  };
+  (look(std::integral_constant<std::size_t, Op>{}), ...);
+  return found;
+}
+/// All ops are asked whether they have types to share: none is listed here.
+[[nodiscard]] inline kernels::typed_function find_kernel(const char* op, const kernels::kernel_types& types) {
+  return find_kernel(op, types, std::make_index_sequence<std::size(named_ops)>{});
 }
 
 // --- whole kernels
@@ -216,6 +269,7 @@ template <class Word> void add_moves(kernels::kernel_set& set) {
   kernels::kernel_set set;
   set.level = level;
   set.block = &find_block;
+  set.kernel = &find_kernel;
   add_moves<std::uint8_t>(set);
   add_moves<std::uint16_t>(set);
   add_moves<std::uint32_t>(set);
