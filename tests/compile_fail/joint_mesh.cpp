@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 #include <espalier/core.hpp>
+#include <espalier/manual.hpp>
+#include <espalier/tensor/core/program/budget.hpp>
 
 /// Several meshes over the same devices that do not fit together.
 namespace ep = espalier;
@@ -37,6 +39,13 @@ using both = ep::joint_mesh<grid, ep::mesh<rows, columns>>;
 struct function {
 #if defined(CASE_overlap)
   constexpr auto operator()(auto x) const { return ep::shard<rows, model>(x); }  // overlap
+#elif defined(CASE_by_hand)
+  constexpr auto operator()(auto x) const {
+    return ep::manual<model>([](auto shard) { return shard; }, ep::in_specs<ep::dims<model>>(),
+                             ep::out_specs<ep::dims<model>>())(x);
+  }
+#elif defined(CASE_budget)
+  constexpr auto operator()(auto x) const { return ep::reshard<ep::none, columns>(ep::shard<rows, columns>(x)) * 2.0; }
 #else
   constexpr auto operator()(auto x) const { return ep::shard<data, columns>(x); }
 #endif
@@ -47,7 +56,10 @@ struct function {
 constexpr int devices = both::devices;  // meshes
 #else
 using step = ep::program<both, function, ep::f32<8, 8>>;
+#if !defined(CASE_budget)
 static_assert(step::flops() == 0);  // program
+#endif
+static_assert(ep::budget<step, ep::at_most<ep::all_gather, 0, columns>, ep::at_most<ep::all_gather, 0>>::holds);
 #endif
 
 }  // namespace
@@ -74,4 +86,9 @@ static_assert(step::flops() == 0);  // program
 // kind(CASE_overlap): axes of two meshes that overlap
 // expect(CASE_overlap): axis_used_twice
 // user_line(CASE_overlap): // program$
+// expect(CASE_by_hand): manual: the mesh of this program has no such axis, or only as several parts
+// user_line(CASE_by_hand): // program$
+// expect(CASE_budget): too_many_collectives<(espalier::)?all_gather, (espalier::why::)?along<.*rows>,
+// expect(CASE_budget): budget: this line needs one more collective
+// user_line(CASE_budget): ::holds\);$
 // clang-format on

@@ -6,6 +6,7 @@
 #include <support/kinds.hpp>
 
 #include <espalier/core.hpp>
+#include <espalier/manual.hpp>
 
 namespace ep = espalier;
 using namespace testing::kinds;
@@ -257,6 +258,50 @@ TEST_CASE("kinds: operators on values that are laid out backwards", "[kinds]") {
   everywhere<operators_program>(
       few_or_all<meshes<back<2, 2>, ringed>, meshes<back<1, 2>, back<2, 2>, half_back, back<2, 4>, ringed, across>>{},
       in, out);
+}
+
+/// Of two meshes of 2 x 4 and 4 x 2, `data` and `columns` are axes of both. By hand along `columns`, along which
+/// `outward` is cut, between values that are laid out by the axes of either mesh.
+template <class On> struct hand_over_columns {
+  constexpr auto operator()(auto x, auto inward, auto outward) const {
+    namespace spmd = ep::spmd;
+    using columns = typename On::columns;
+    const auto block = ep::manual<columns>(
+        [](auto shard, auto in, auto out) {
+          const auto terms = spmd::as_partial<columns>(ep::matmul(ep::tanh(ep::matmul(shard, in)), out));
+          return spmd::psum<columns>(terms);
+        },
+        ep::in_specs<ep::dims<>, ep::dims<ep::none, columns>, ep::dims<columns>>(), ep::out_specs<ep::dims<>>());
+    const auto loss = [&](const auto& p) {
+      const auto y = block(ep::reshard<typename On::rows, ep::none>(x), p.template get<0>(), p.template get<1>());
+      return ep::mean(y * y);
+    };
+    const auto [value, slopes] = ep::value_and_grad(loss)(ep::results(inward, outward));
+    return ep::results(value, slopes.template get<0>(), slopes.template get<1>());
+  }
+};
+template <class On>
+using hand_program = ep::program<typename On::mesh, hand_over_columns<On>,
+                                 ep::sharded<ep::f64<8, 5>, typename On::data, ep::none>, ep::f64<5, 8>, ep::f64<8, 3>>;
+
+real plain_hand(const plains& in) {
+  real total = 0;
+  for (int n = 0; n < 8; ++n) {
+    real y[3]{};
+    for (int k = 0; k < 8; ++k) {
+      real h = 0;
+      for (int i = 0; i < 5; ++i) h += in[0](n, i) * in[1](i, k);
+      for (int j = 0; j < 3; ++j) y[j] += std::tanh(h) * in[2](k, j);
+    }
+    for (const real one : y) total += one * one / 24;
+  }
+  return total;
+}
+
+TEST_CASE("kinds: code by hand along an axis that two meshes have in common", "[kinds]") {
+  const plains in{wave(9, {8, 5}), wave(10, {5, 8}), wave(11, {8, 3})};
+  plains out{plain::number(plain_hand(in)), slope(plain_hand, in, 1), slope(plain_hand, in, 2)};
+  everywhere<hand_program>(meshes<twice<2, 4, 4, 2>>{}, in, out);
 }
 
 }  // namespace

@@ -327,6 +327,17 @@ template <int Devices>
   return made;
 }
 
+/// Types of axes.
+template <class... Axes> struct axis_types {};
+/// The axes of several meshes, one after the other.
+template <class Found, class... Meshes> struct axes_of_meshes { using type = Found; };
+template <class... Found, class... Axes, class... Rest>
+struct axes_of_meshes<axis_types<Found...>, mesh<Axes...>, Rest...>
+    : axes_of_meshes<axis_types<Found..., Axes...>, Rest...> {};
+template <class... Found, class Mesh, int... Ids, class... Rest>
+struct axes_of_meshes<axis_types<Found...>, device_ids<Mesh, Ids...>, Rest...>
+    : axes_of_meshes<axis_types<Found...>, Mesh, Rest...> {};
+
 /// The position of an axis type among those of a mesh, or -1.
 template <class Mesh, class Axis> inline constexpr int index_in_joined = Mesh::template index_of<Axis>;
 template <class Mesh, int... Ids, class Axis>
@@ -419,6 +430,13 @@ template <class First, class... Others> class joint_mesh {
       if (index[m] >= 0) return common.axes_of(meshes[m].digits[index[m]]);
     }
     return axis_list{};
+  }();
+  /// The number of the common axis that an axis of these meshes is, in the order of the first; -1 for any other, also
+  /// for one that is made of several. Code by hand (`manual`) has such axes.
+  template <class Axis>
+  static constexpr int index_of = [] {
+    constexpr axis_list made_of = axes_of<Axis>;
+    return made_of.size() == 1 && made_of[0] < max_axes ? made_of[0] : -1;
   }();
   template <class Axis>
   static constexpr bool has = ((detail::index_in_joined<First, Axis> >= 0) || ... ||

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/diagnostics/report.hpp>
+#include <espalier/tensor/core/mesh/joint_mesh.hpp>
 #include <espalier/tensor/core/program/passes.hpp>
 
 #include <cstddef>
@@ -74,6 +75,39 @@ template <class First, class... Rest, int Axis>
 struct axis_of_mesh<mesh<First, Rest...>, Axis> : axis_of_mesh<mesh<Rest...>, Axis - 1> {};
 template <class First, class... Rest> struct axis_of_mesh<mesh<First, Rest...>, 0> { using type = First; };
 
+/// An axis that meshes have in common, in one of its orders, in the words of the axes of one of them: that axis, or a
+/// part of it.
+template <class Joint, int Entry, class Axes> struct common_axis_in_words;
+template <class Joint, int Entry, class... Axes> struct common_axis_in_words<Joint, Entry, axis_types<Axes...>> {
+  struct place {
+    int axis = 0;
+    bool is_whole = false;
+    int majors = 1;
+  };
+  static constexpr place found = [] {
+    constexpr axis_list lists[]{Joint::template axes_of<Axes>...};
+    place result;
+    for (int a = static_cast<int>(sizeof...(Axes)) - 1; a >= 0; --a) {
+      if (lists[a] == axis_list(Entry)) result = {a, true, 1};
+    }
+    for (int a = static_cast<int>(sizeof...(Axes)) - 1; a >= 0 && !result.is_whole; --a) {
+      int majors = 1;
+      for (int n = 0; n < lists[a].size(); ++n) {
+        if (lists[a][n] == Entry) result = {a, false, majors};
+        majors *= Joint::value.size[axis_of_entry(lists[a][n])];
+      }
+    }
+    return result;
+  }();
+  using axis = typename axis_of_mesh<mesh<Axes...>, found.axis>::type;
+  using type = std::conditional_t<
+      found.is_whole, axis,
+      why::sub_axis<axis, why::before<found.majors>, why::size<Joint::value.size[axis_of_entry(Entry)]>>>;
+};
+template <class... Meshes, int Entry>
+struct axis_of_mesh<joint_mesh<Meshes...>, Entry>
+    : common_axis_in_words<joint_mesh<Meshes...>, Entry, typename axes_of_meshes<axis_types<>, Meshes...>::type> {};
+
 /// `Into<axes...>`, with the axes of a list.
 template <class Mesh, std::uint32_t Code, template <class...> class Into> struct listed_axes {
   template <std::size_t... I>
@@ -81,8 +115,35 @@ template <class Mesh, std::uint32_t Code, template <class...> class Into> struct
       std::index_sequence<I...>);
   using type = decltype(all(std::make_index_sequence<static_cast<std::size_t>(axis_list::from_code(Code).size())>{}));
 };
-template <class... Axes> struct dimension_entry { using type = axes<Axes...>; };
-template <class Axis> struct dimension_entry<Axis> { using type = Axis; };
+
+/// The number of the axis of joined meshes that is made of just these common axes, or -1.
+template <class Joint, class... Axes>
+[[nodiscard]] constexpr int axis_made_of(axis_types<Axes...> /*all*/, axis_list common) {
+  constexpr axis_list lists[]{Joint::template axes_of<Axes>...};
+  for (int a = 0; a < static_cast<int>(sizeof...(Axes)); ++a) {
+    if (lists[a] == common) return a;
+  }
+  return -1;
+}
+template <class... Meshes, std::uint32_t Code, template <class...> class Into>
+struct listed_axes<joint_mesh<Meshes...>, Code, Into> {
+  template <class... Axes> [[nodiscard]] static constexpr auto words(axis_types<Axes...> all) {
+    constexpr int whole = axis_made_of<joint_mesh<Meshes...>>(axis_types<Axes...>{}, axis_list::from_code(Code));
+    if constexpr (whole >= 0) {
+      return std::type_identity<Into<typename axis_of_mesh<mesh<Axes...>, whole>::type>>{};
+    } else {
+      return parts(all, std::make_index_sequence<static_cast<std::size_t>(axis_list::from_code(Code).size())>{});
+    }
+  }
+  template <class All, std::size_t... I>
+  static std::type_identity<Into<typename common_axis_in_words<
+      joint_mesh<Meshes...>, axis_list::from_code(Code)[static_cast<int>(I)], All>::type...>>
+      parts(All, std::index_sequence<I...>);
+  using type = typename decltype(words(typename axes_of_meshes<axis_types<>, Meshes...>::type{}))::type;
+};
+template <class... Axes> struct dimension_entry { using type = why::along<Axes...>; };
+template <MeshAxis... Axes> struct dimension_entry<Axes...> { using type = axes<Axes...>; };
+template <MeshAxis Axis> struct dimension_entry<Axis> { using type = Axis; };
 template <> struct dimension_entry<> { using type = none; };
 
 /// A layout of a graph's annotations in the words of `shard<...>`.

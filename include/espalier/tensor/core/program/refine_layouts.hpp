@@ -446,16 +446,18 @@ class layout_refinement : layout_prices {
       return;
     layout_candidate added;
     added.value = value;
+    const int orders = mesh_.ordered == 0 ? 1 : 2;
     int readers = 0;
     int split_readers = 0;
     for (int at = state_.first[value]; at >= 0; at = state_.next[at]) {
       ++readers;
       const int reader = state_.reader[at];
-      split_readers += is_searchable(reader) ? power(1 + rules_[reader].count) * (1 + g_[reader].operand_count) : 1;
+      split_readers +=
+          is_searchable(reader) ? power(1 + orders * rules_[reader].count) * (1 + g_[reader].operand_count) : 1;
     }
     added.readers = larger_of(1, readers);
-    const int options = power(1 + g_[value].shape.rank);
-    const int own = power(1 + rules_[value].count) * (1 + g_[value].operand_count) * options;
+    const int options = power(1 + orders * g_[value].shape.rank);
+    const int own = power(1 + orders * rules_[value].count) * (1 + g_[value].operand_count) * options;
     if (!values_.empty() && expected_ + own + options * split_readers > most_moves_priced) {
       expected_ = most_moves_priced + 1;
       return;

@@ -9,7 +9,10 @@ namespace espalier::why {
 // The call of a region.
 template <class... Details> struct manual_axis_not_in_mesh {
   template <class Where> struct raise {
-    static_assert(Where::ok, "manual: the mesh of this program has no such axis. Name axes of the mesh.");
+    static_assert(
+        Where::ok,
+        "manual: the mesh of this program has no such axis, or only as several parts. Name axes of the mesh; of "
+        "joined meshes, axes that no other of them divides or counts in another order.");
   };
 };
 template <class... Details> struct manual_axis_named_twice {

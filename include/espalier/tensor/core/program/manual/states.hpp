@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/mesh/joint_mesh.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/ops/reasons/manual.hpp>
 
@@ -25,6 +26,21 @@ namespace espalier::detail {
 template <class Mesh> struct axes_of_mesh;
 template <MeshAxis... Axes> struct axes_of_mesh<mesh<Axes...>> { using type = spmd::over<Axes...>; };
 template <class Mesh, MeshAxis... Others> struct axes_of_mesh<submesh<Mesh, Others...>> : axes_of_mesh<Mesh> {};
+/// Of joined meshes, each common axis by the first name that it has alone.
+template <class Joint, class Named, class Axes> struct named_common_axes;
+template <class Joint, class... Named> struct named_common_axes<Joint, spmd::over<Named...>, axis_types<>> {
+  using type = spmd::over<Named...>;
+};
+template <class Joint, class... Named, class First, class... Rest>
+struct named_common_axes<Joint, spmd::over<Named...>, axis_types<First, Rest...>> {
+  static constexpr int index = Joint::template index_of<First>;
+  static constexpr bool is_new = index >= 0 && ((Joint::template index_of<Named> != index) && ... && true);
+  using named = std::conditional_t<is_new, spmd::over<Named..., First>, spmd::over<Named...>>;
+  using type = typename named_common_axes<Joint, named, axis_types<Rest...>>::type;
+};
+template <class... Meshes>
+struct axes_of_mesh<joint_mesh<Meshes...>>
+    : named_common_axes<joint_mesh<Meshes...>, spmd::over<>, typename axes_of_meshes<axis_types<>, Meshes...>::type> {};
 
 template <class... Lists> struct joined_lists;
 template <template <class...> class List, class... All> struct joined_lists<List<All...>> {
