@@ -75,33 +75,41 @@ template <class First, class... Rest, int Axis>
 struct axis_of_mesh<mesh<First, Rest...>, Axis> : axis_of_mesh<mesh<Rest...>, Axis - 1> {};
 template <class First, class... Rest> struct axis_of_mesh<mesh<First, Rest...>, 0> { using type = First; };
 
+/// The number of the axis of joined meshes that is made of just these common axes, or -1.
+template <class Joint, class... Axes>
+[[nodiscard]] constexpr int axis_made_of(axis_types<Axes...> /*all*/, axis_list common) {
+  constexpr axis_list lists[]{Joint::template axes_of<Axes>...};
+  for (int a = 0; a < static_cast<int>(sizeof...(Axes)); ++a) {
+    if (lists[a] == common) return a;
+  }
+  return -1;
+}
+
 /// An axis that meshes have in common, in one of its orders, in the words of the axes of one of them: that axis, or a
 /// part of it.
 template <class Joint, int Entry, class Axes> struct common_axis_in_words;
 template <class Joint, int Entry, class... Axes> struct common_axis_in_words<Joint, Entry, axis_types<Axes...>> {
+  static constexpr int whole = axis_made_of<Joint>(axis_types<Axes...>{}, axis_list(Entry));
   struct place {
-    int axis = 0;
-    bool is_whole = false;
+    int number = 0;
     int majors = 1;
   };
+  /// In the other order, if that is all that meshes have of it.
   static constexpr place found = [] {
     constexpr axis_list lists[]{Joint::template axes_of<Axes>...};
-    place result;
-    for (int a = static_cast<int>(sizeof...(Axes)) - 1; a >= 0; --a) {
-      if (lists[a] == axis_list(Entry)) result = {a, true, 1};
-    }
-    for (int a = static_cast<int>(sizeof...(Axes)) - 1; a >= 0 && !result.is_whole; --a) {
+    place result{whole, 1};
+    for (int a = 0; result.number < 0; ++a) {
       int majors = 1;
       for (int n = 0; n < lists[a].size(); ++n) {
-        if (lists[a][n] == Entry) result = {a, false, majors};
+        if (axis_of_entry(lists[a][n]) == axis_of_entry(Entry)) result = {a, majors};
         majors *= Joint::value.size[axis_of_entry(lists[a][n])];
       }
     }
     return result;
   }();
-  using axis = typename axis_of_mesh<mesh<Axes...>, found.axis>::type;
+  using axis = typename axis_of_mesh<mesh<Axes...>, found.number>::type;
   using type = std::conditional_t<
-      found.is_whole, axis,
+      (whole >= 0), axis,
       why::sub_axis<axis, why::before<found.majors>, why::size<Joint::value.size[axis_of_entry(Entry)]>>>;
 };
 template <class... Meshes, int Entry>
@@ -116,15 +124,6 @@ template <class Mesh, std::uint32_t Code, template <class...> class Into> struct
   using type = decltype(all(std::make_index_sequence<static_cast<std::size_t>(axis_list::from_code(Code).size())>{}));
 };
 
-/// The number of the axis of joined meshes that is made of just these common axes, or -1.
-template <class Joint, class... Axes>
-[[nodiscard]] constexpr int axis_made_of(axis_types<Axes...> /*all*/, axis_list common) {
-  constexpr axis_list lists[]{Joint::template axes_of<Axes>...};
-  for (int a = 0; a < static_cast<int>(sizeof...(Axes)); ++a) {
-    if (lists[a] == common) return a;
-  }
-  return -1;
-}
 template <class... Meshes, std::uint32_t Code, template <class...> class Into>
 struct listed_axes<joint_mesh<Meshes...>, Code, Into> {
   template <class... Axes> [[nodiscard]] static constexpr auto words(axis_types<Axes...> all) {
