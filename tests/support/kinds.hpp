@@ -3,7 +3,6 @@
 #pragma once
 
 #include <catch2/catch.hpp>
-#include <espalier/tensor/core/mesh/joint_mesh.hpp>
 #include <espalier/tensor/core/nn/nn.hpp>
 #include <espalier/tensor/core/program/program.hpp>
 #include <espalier/tensor/run/execute/runner.hpp>
@@ -305,28 +304,11 @@ void gives(const plains& arguments, const plains& expected, double tolerance = 1
   check_results(run<Program>(arguments, times), expected, tolerance);
 }
 
-/// A mesh of two axes, and the same devices counted backwards as another mesh.
-template <class First, class Second, class Data, class Model> struct backwards {
-  template <int... Position>
-  static ep::joint_mesh<
-      ep::mesh<First, Second>,
-      ep::device_ids<ep::mesh<Data, Model>, (static_cast<int>(sizeof...(Position)) - 1 - Position)...>>
-      all(std::integer_sequence<int, Position...>);
-  using mesh = decltype(all(std::make_integer_sequence<int, Data::size * Model::size>{}));
-};
-
 /// Two axes.
 template <int Data, int Model> struct on {
   struct data : ep::axis<"data", Data> {};
   struct model : ep::axis<"model", Model> {};
-#if ESPALIER_TEST_BACKWARDS
-  // All that tests say of a mesh holds on the same devices counted backwards.
-  struct first : ep::axis<"first", Data> {};
-  struct second : ep::axis<"second", Model> {};
-  using mesh = typename backwards<first, second, data, model>::mesh;
-#else
   using mesh = ep::mesh<data, model>;
-#endif
 };
 
 /// Meshes to run a kind of program on.

@@ -27,6 +27,16 @@ struct turned : twice<2, 4, 4, 2> {
   using mesh = ep::joint_mesh<ep::mesh<data, model>, ep::device_ids<ep::mesh<rows, columns>, 0, 4, 1, 5, 2, 6, 3, 7>>;
 };
 
+/// A mesh of two axes, and the same devices counted backwards as another mesh.
+template <class First, class Second, class Data, class Model> struct backwards {
+  template <int... Position>
+  static ep::joint_mesh<
+      ep::mesh<First, Second>,
+      ep::device_ids<ep::mesh<Data, Model>, (static_cast<int>(sizeof...(Position)) - 1 - Position)...>>
+      all(std::integer_sequence<int, Position...>);
+  using mesh = decltype(all(std::make_integer_sequence<int, Data::size * Model::size>{}));
+};
+
 /// The same devices counted backwards along one axis or both, and the second axis in the order of a ring.
 template <int Data, int Model> struct back : twice<Data, Model, Data, Model> {
   using base = twice<Data, Model, Data, Model>;
