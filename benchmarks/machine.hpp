@@ -14,6 +14,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <string_view>
 #include <type_traits>
@@ -82,6 +83,11 @@ template <class... Bodies> std::array<double, sizeof...(Bodies)> interleaved_sec
   std::array<double, sizeof...(Bodies)> result{};
   for (std::size_t which = 0; which < result.size(); ++which) result[which] = median(std::move(samples[which]));
   return result;
+}
+
+/// Element i of an argument, as peers/speed/rows.py draws it too: from -2 to 2, in no order.
+[[nodiscard]] inline double drawn(std::int64_t i, int argument) {
+  return static_cast<double>((i * 7919 + argument * 104729) % 4001) / 1000.0 - 2.0;
 }
 
 /// Keeps the compiler from dropping the computation of `value`.

@@ -80,15 +80,13 @@ template <class Program> void measure(int argc, char** argv, const mesh_shape& m
   auto down = run.template argument<1>();
   auto input = run.template argument<2>();
   auto target = run.template argument<3>();
-  const auto drawn = [](double scale, int which) {
-    return [=](float& e, std::int64_t i) {
-      e = static_cast<float>(scale * (static_cast<double>((i * 7919 + which * 104729) % 4001) / 1000.0 - 2.0));
-    };
+  const auto scaled = [](double scale, int argument) {
+    return [=](float& e, std::int64_t i) { e = static_cast<float>(scale * drawn(i, argument)); };
   };
-  up.for_each(drawn(0.02, 0));
-  down.for_each(drawn(0.02, 1));
-  input.for_each(drawn(1, 2));
-  target.for_each(drawn(1, 3));
+  up.for_each(scaled(0.02, 0));
+  down.for_each(scaled(0.02, 1));
+  input.for_each(scaled(1, 2));
+  target.for_each(scaled(1, 3));
   std::vector<float> loss;
   const double taken =
       median_seconds([&] { loss = gather(here, run(up, down, input, target).template get<2>()); }, {2, 7});

@@ -41,14 +41,12 @@ template <class Program> void measure(int argc, char** argv, const mesh_shape& m
   auto q = run.template argument<0>();
   auto k = run.template argument<1>();
   auto v = run.template argument<2>();
-  const auto drawn = [](int which) {
-    return [=](float& e, std::int64_t i) {
-      e = static_cast<float>(static_cast<double>((i * 7919 + which * 104729) % 4001) / 1000.0 - 2.0);
-    };
+  const auto argument = [](int number) {
+    return [=](float& e, std::int64_t i) { e = static_cast<float>(drawn(i, number)); };
   };
-  q.for_each(drawn(0));
-  k.for_each(drawn(1));
-  v.for_each(drawn(2));
+  q.for_each(argument(0));
+  k.for_each(argument(1));
+  v.for_each(argument(2));
   double magnitude = 0;
   for (const float e : gather(here, run(q, k, v))) magnitude += e < 0 ? -e : e;
   const double taken = median_seconds([&] { keep(run(q, k, v)); }, {2, 7});

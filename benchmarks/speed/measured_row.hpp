@@ -29,10 +29,7 @@ struct least_work {
   double flops = 0;
 };
 
-/// Element i of an argument, as rows.py draws it too: floats from -2 to 2, integers below `limit`, in no order.
-[[nodiscard]] inline double drawn(std::int64_t i, int argument) {
-  return static_cast<double>((i * 7919 + argument * 104729) % 4001) / 1000.0 - 2.0;
-}
+/// An integer below `limit`, as rows.py draws it too.
 [[nodiscard]] inline std::int64_t drawn_index(std::int64_t i, std::int64_t limit) {
   return i * 7919 % 4001 * limit / 4001;
 }
