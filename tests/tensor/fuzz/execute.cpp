@@ -320,6 +320,19 @@ outcome check_narrow(std::uint32_t seed, bool /*cuts*/) {
   return kept(std::move(result), seed, options, source);
 }
 
+/// Long rows, which are taken a vector at a time, and whose chains follow products part by part.
+outcome check_long_rows(std::uint32_t seed, bool /*cuts*/) {
+  program_options options = any_options(seed, false);
+  options.instructions = 2 + options.instructions / 2;
+  options.empty_loops = 0;
+  options.most_elements = 20'000;
+  static constexpr std::int64_t sizes[8]{64, 3, 128, 2, 192, 64, 5, 80};
+  options.size_count = 8;
+  for (int n = 0; n < 8; ++n) options.sizes[n] = sizes[n];
+  const graph source = random_program_graph(seed, options);
+  return kept(check_rounded(seed, options, source), seed, options, source);
+}
+
 /// Regions in regions: loops in branches in loops, with several carries in layouts of their own.
 outcome check_regions(std::uint32_t seed, bool cuts) {
   program_options options = any_options(seed, cuts);
@@ -656,6 +669,10 @@ TEST_CASE("random programs on devices that are counted in two orders execute as 
 
 TEST_CASE("random programs of functions in sixteen bits execute as they mean on one device", "[fuzz]") {
   check_many(from_environment("ESPALIER_FUZZ_CASES", usual_cases / 10), false, check_narrow);
+}
+
+TEST_CASE("random programs with long rows execute as they mean on one device", "[fuzz][rows]") {
+  check_many(from_environment("ESPALIER_FUZZ_CASES", usual_cases / 40), false, check_long_rows);
 }
 
 TEST_CASE("random programs of regions in regions execute as they mean on one device", "[fuzz]") {

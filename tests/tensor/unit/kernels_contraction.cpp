@@ -12,6 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -351,4 +352,72 @@ TEST_CASE("what is no contraction of two operands is refused", "[kernels][contra
   CHECK_FALSE(kernels::is_valid(contraction_of("ij,jk->ik", SHAPE(2, 3), SHAPE(5, 4))));   // j is 3 and 5
   CHECK_FALSE(kernels::is_valid(contraction_of("ij,jk", SHAPE(2, 3), SHAPE(3, 4))));
   CHECK_FALSE(kernels::is_valid(contraction_of("ij,jk->ik", SHAPE(2, 3, 4), SHAPE(3, 4))));
+}
+
+namespace {
+
+/// Notes which elements have been followed, and whether they were what they had to be by then.
+struct noted_tail : kernels::product_tail {
+  const float* result = nullptr;
+  const double* expected = nullptr;
+  std::vector<std::atomic<int>> seen;
+  std::atomic<int> incomplete = 0;
+  std::atomic<int> broken_rows = 0;
+
+  explicit noted_tail(std::size_t elements) : seen(elements) {
+    run = [](const kernels::product_tail& self, std::int64_t row, std::int64_t rows, std::int64_t column,
+             std::int64_t count) {
+      auto& mine = const_cast<noted_tail&>(static_cast<const noted_tail&>(self));
+      if (count < mine.columns) ++mine.broken_rows;
+      for (std::int64_t i = row; i < row + rows; ++i) {
+        for (std::int64_t j = column; j < column + count; ++j) {
+          const auto at = static_cast<std::size_t>(i * mine.columns + j);
+          ++mine.seen[at];
+          if (!(std::fabs(static_cast<double>(mine.result[at]) - mine.expected[at]) < 1e-4)) ++mine.incomplete;
+        }
+      }
+    };
+  }
+};
+
+template <contraction P> void check_tail(bool takes, std::int64_t columns, bool whole_rows) {
+  constexpr contraction p = P;
+  const known_product<float, float> known(p);
+  std::vector<float> c(known.sum.size(), std::numeric_limits<float>::quiet_NaN());
+  std::vector<float> scratch(static_cast<std::size_t>(kernels::scratch_bytes(p, dtype::f32)) / sizeof(float) + 16);
+  noted_tail tail(c.size());
+  tail.columns = columns;
+  tail.takes_whole_rows = whole_rows;
+  tail.result = c.data();
+  tail.expected = known.sum.data();
+  kernels::contract<P>(known.a.data(), known.b.data(), c.data(), 1.0F, 0.0F, scratch.data(), &tail);
+  CHECK(tail.is_taken == takes);
+  CHECK(tail.incomplete == 0);
+  int once = 0;
+  for (const std::atomic<int>& times : tail.seen) once += times == 1 ? 1 : 0;
+  CHECK(once == (takes ? static_cast<int>(c.size()) : 0));
+  if (takes) CHECK(tail.columns * count_of(p, p.rank_c, p.c) / tail.columns == static_cast<std::int64_t>(c.size()));
+  if (whole_rows) CHECK(tail.broken_rows == 0);
+}
+
+}  // namespace
+
+TEST_CASE("what follows a product gets each part once, complete", "[kernels][contraction]") {
+  // Several tiles and panels in each direction, and a rest of each.
+  constexpr contraction large = contraction_of("mk,kn->mn", SHAPE(61, 530), SHAPE(530, 1040));
+  check_tail<large>(true, 0, false);
+  check_tail<large>(true, 1040, false);
+  check_tail<large>(false, 520, false);  // those of another matrix
+  check_tail<large>(false, 1040, true);  // more than a panel
+  constexpr contraction narrow = contraction_of("mk,kn->mn", SHAPE(611, 300), SHAPE(300, 304));
+  check_tail<narrow>(true, 304, true);
+  constexpr contraction of_heads = contraction_of("bsm,mnd->bsnd", SHAPE(2, 61, 64), SHAPE(64, 5, 16));
+  check_tail<of_heads>(true, 80, true);
+  check_tail<of_heads>(false, 16, false);
+  // The factors change places: columns of one product are rows of the other.
+  constexpr contraction turned = contraction_of("mk,nk->mn", SHAPE(96, 70), SHAPE(128, 70));
+  check_tail<turned>(true, 0, false);
+  // No matrix in one piece: a batch, rows that are no whole vectors, a result in an order of its own.
+  check_tail<contraction_of("bij,bjk->bik", SHAPE(3, 16, 20), SHAPE(3, 20, 64))>(false, 0, false);
+  check_tail<contraction_of("mk,kn->mn", SHAPE(20, 30), SHAPE(30, 72))>(false, 0, false);
 }

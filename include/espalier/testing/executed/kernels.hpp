@@ -47,6 +47,7 @@ class evaluated_kernels {
     for (std::int64_t n = 0; n < self.shape.elements(); ++n) {
       save(self.type, call.result, n, result[static_cast<std::size_t>(n)]);
     }
+    if (call.tail != nullptr) follow(self, *call.tail);
     for (std::size_t k = 0; k < further.size(); ++k) {
       const kernels::further_result& to = call.further_results[k];
       for (std::size_t n = 0; n < further[k].size(); ++n) {
@@ -142,6 +143,23 @@ class evaluated_kernels {
   [[nodiscard]] static kernels::loop_function loop(int /*launch*/) { return nullptr; }
 
  private:
+  /// Has what follows a product follow its parts, in an order, and cut, as no kernel would.
+  static void follow(const instruction& product, kernels::product_tail& tail) {
+    const std::int64_t elements = product.shape.elements();
+    const std::int64_t columns = tail.columns > 0 ? tail.columns : product.shape[product.shape.rank - 1];
+    if (!is_long_row(columns) || elements % columns != 0) return;
+    tail.is_taken = true;
+    tail.columns = columns;
+    constexpr std::int64_t width = 48;
+    const std::int64_t step = tail.takes_whole_rows ? columns : width;
+    for (std::int64_t column = (columns - 1) / step * step; column >= 0; column -= step) {
+      const std::int64_t last = elements / columns - 1;
+      for (std::int64_t row = last / 5 * 5; row >= 0; row -= 5)
+        tail.run(tail, row, row + 5 <= last ? 5 : last + 1 - row, column,
+                 column + step <= columns ? step : columns - column);
+    }
+  }
+
   /// One of an einsum's batched products.
   void run_item(int id, const kernels::kernel_call& call) const {
     const kernels::kernel_key key = detail::key_of(t_->code, id);

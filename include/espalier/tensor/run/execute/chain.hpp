@@ -10,6 +10,7 @@
 #include <espalier/tensor/run/execute/causal.hpp>
 #include <espalier/tensor/run/execute/chain_steps.hpp>
 #include <espalier/tensor/run/execute/finite_check.hpp>
+#include <espalier/tensor/run/execute/product_tails.hpp>
 #include <espalier/tensor/run/execute/tables.hpp>
 
 #include <atomic>
@@ -97,12 +98,28 @@ template <class Kernels> class chain_runner {
       }
       again = triangle > 0 && spreads(u);
     }
-    for (int n = 0; n < chain.step_count; ++n) {
-      const fused_step& step = t_.steps[chain.first_step + n];
-      if (!step.accumulates) continue;
-      combine(step, chain, scratch, threads, address(step.instruction));
-      if (finite_.is_on()) finite_.look_at(step.instruction, address(step.instruction));
-    }
+    combine_sums(chain, scratch, threads, address);
+  }
+
+  /// Runs a product by `multiply(tail)`, and the chain of launch `u` on each part of it as soon as that is complete
+  /// (execute/product_tails.hpp). False if the product did not take the tail: then the chain is still to be run.
+  template <class Address, class Boxes, class Multiply>
+  [[nodiscard]] bool follow(int u, const tail_fit& fit, char* scratch, const Address& address, const Boxes& boxes_of,
+                            const Multiply& multiply) {
+    const fused_chain& chain = t_.chains[u];
+    place_steps(chain, address, boxes_of, &placed_[0], shifts_.data());
+    for (int t = 0; t < threads_; ++t) clear_sums(chain, scratch + t * per_thread_);
+    tail_of_product tail;
+    tail.run = &run_part;
+    tail.columns = fit.is_flat ? 0 : chain.columns;
+    tail.takes_whole_rows = fit.takes_whole_rows;
+    tail.runner = this;
+    tail.chain = &chain;
+    tail.is_flat = fit.is_flat;
+    tail.scratch = scratch;
+    multiply(tail);
+    if (tail.is_taken) combine_sums(chain, scratch, threads_, address);
+    return tail.is_taken;
   }
 
   /// Runs rows [first, last), whole blocks, of the chain of launch `u` on the calling thread, which has number
@@ -184,6 +201,8 @@ template <class Kernels> class chain_runner {
         placed.result = {};
         placed.result.bytes = scratch_layout::accumulator(chain, step.result.slot);
         placed.result.is_temporary = true;
+        placed.result.size = with_storage(
+            step.type, []<class T>(T) -> std::int64_t { return sizeof(accumulator_t<T, reduction::sum>); });
       } else {
         placed.result = cursor_of(chain, step.result, step.result_wide, step.type, nullptr, address);
       }
@@ -338,13 +357,7 @@ template <class Kernels> class chain_runner {
   bool run_blocks(int u, std::int64_t side, const step_type* steps, std::int64_t first, std::int64_t last,
                   char* scratch, std::int64_t end = 0) {
     const fused_chain& c = t_.chains[u];
-    for (int n = 0; n < c.step_count; ++n) {
-      const fused_step& step = t_.steps[c.first_step + n];
-      if (step.accumulates) {
-        char* const sums = scratch + scratch_layout::accumulator(c, step.result.slot);
-        std::memset(sums, 0, static_cast<std::size_t>(c.columns * scratch_layout::element_bytes));
-      }
-    }
+    clear_sums(c, scratch);
     // The rows of a region are in the second-level cache.
     const std::int64_t lines = end > 0 ? 0 : lines_of_step(c, steps);
     const bool checks = finite_.is_on();
@@ -424,6 +437,84 @@ template <class Kernels> class chain_runner {
     const char* row = static_cast<const char*>(call.result.data);
     for (std::int64_t r = 0; r < call.rows; ++r, row += call.result.row * size_of(i.type)) {
       finite_.look_at(step.instruction, row, (call.first_row + r) * columns, step.result_wide ? call.columns : 1);
+    }
+  }
+
+  // --- parts of a product -------------------------------------------------------------------------------------------
+
+  struct tail_of_product : kernels::product_tail {
+    const chain_runner* runner = nullptr;
+    const fused_chain* chain = nullptr;
+    bool is_flat = false;
+    char* scratch = nullptr;
+  };
+
+  static void run_part(const kernels::product_tail& tail, std::int64_t row, std::int64_t rows, std::int64_t column,
+                       std::int64_t columns) {
+    const auto& of = static_cast<const tail_of_product&>(tail);
+    std::int64_t thread = 0;
+#if defined(_OPENMP)
+    thread = omp_get_thread_num();
+#endif
+    kernels::block_call part;
+    part.rows = rows;
+    part.columns = columns;
+    part.first_row = row;
+    part.first_column = column;
+    of.runner->run_part(of, part, of.scratch + thread * of.runner->per_thread_);
+  }
+
+  void run_part(const tail_of_product& tail, const kernels::block_call& part, char* scratch) const {
+    const fused_chain& c = *tail.chain;
+    const step_type* const steps = &placed_[0];
+    // What does not go on evenly from row to row is found anew for each.
+    std::int64_t together = larger_of<std::int64_t>(1, c.block_rows * c.columns / part.columns);
+    for (int n = 0; n < c.step_count; ++n) {
+      bool is_even = steps[n].result.map == nullptr && steps[n].is_wide;
+      for (int k = 0; k < steps[n].operand_count; ++k) is_even = is_even && steps[n].operand[k].map == nullptr;
+      if (!is_even) together = 1;
+    }
+    kernels::block_call call = part;
+    for (; call.first_row < part.first_row + part.rows; call.first_row += together) {
+      call.rows = smaller_of(together, part.first_row + part.rows - call.first_row);
+      for (int n = 0; n < c.step_count; ++n) {
+        const step_type& step = steps[n];
+        const fused_step& what = t_.steps[c.first_step + n];
+        for (int k = 0; k < step.operand_count; ++k)
+          call.operand[k] = stream_of(tail, step.operand[k], what.wide[k], call, scratch);
+        call.result = stream_of(tail, step.result, step.is_wide, call, scratch);
+        if (what.accumulates) call.result = {scratch + step.result.bytes + part.first_column * step.result.size, 0};
+        call.boxes = step.boxes;
+        step.function(call);
+      }
+    }
+  }
+  /// What a step reads or writes of a part: an element for each column (`wide`) or one for the row.
+  [[nodiscard]] static kernels::stream stream_of(const tail_of_product& tail, const row_cursor& rows, bool wide,
+                                                 const kernels::block_call& part, char* scratch) {
+    if (rows.is_temporary) return {scratch + rows.bytes, wide ? part.columns : rows.step};
+    if (!wide) return {rows.at(part.first_row), rows.step};
+    if (!tail.is_flat) return {rows.at(part.first_row) + part.first_column * rows.size, rows.step};
+    // Its own rows may be shorter or longer than the product's.
+    return {rows.base + (part.first_row * tail.columns + part.first_column) * rows.size, tail.columns};
+  }
+
+  /// The sums over rows of one thread.
+  void clear_sums(const fused_chain& c, char* scratch) const {
+    for (int n = 0; n < c.step_count; ++n) {
+      const fused_step& step = t_.steps[c.first_step + n];
+      if (!step.accumulates) continue;
+      char* const sums = scratch + scratch_layout::accumulator(c, step.result.slot);
+      std::memset(sums, 0, static_cast<std::size_t>(c.columns * scratch_layout::element_bytes));
+    }
+  }
+  template <class Address>
+  void combine_sums(const fused_chain& c, const char* scratch, std::int64_t threads, const Address& address) {
+    for (int n = 0; n < c.step_count; ++n) {
+      const fused_step& step = t_.steps[c.first_step + n];
+      if (!step.accumulates) continue;
+      combine(step, c, scratch, threads, address(step.instruction));
+      if (finite_.is_on()) finite_.look_at(step.instruction, address(step.instruction));
     }
   }
 

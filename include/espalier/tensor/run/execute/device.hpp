@@ -62,6 +62,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         scratch_(aligned(t.kernel_scratch_bytes) + chains_.scratch_bytes()),
         iteration_(static_cast<std::size_t>(t.code.size), 0),
         limit_(static_cast<std::size_t>(t.code.size), 0),
+        tails_(static_cast<std::size_t>(t.launch_count)),
         boxes_at_(static_cast<std::size_t>(t.code.size), -1),
         displaced_by_(static_cast<std::size_t>(t.code.size), 0),
         moves_(static_cast<std::size_t>(t.code.size)),
@@ -72,6 +73,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         arguments_(static_cast<std::size_t>(t.argument_count)),
         results_(static_cast<std::size_t>(t.result_count)) {
     give_places();
+    find_tails();
     for (int id = 0; id < t.code.size; ++id) {
       if (structure_of(t.code[id]) == structure::loop_begin) {
         limit_[static_cast<std::size_t>(id)] = attributes_of<loop_attributes>(t.code[id]).iterations;
@@ -111,7 +113,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   /// The next step, or null at the end.
   [[nodiscard]] const device_step* next() const { return position_ < steps_.size() ? &steps_[position_] : nullptr; }
   /// Executes it, and possibly those that follow up to some launch.
-  virtual void step() { position_ = execute(position_); }
+  virtual void step() { position_ = run_with_tail(position_) ? position_ + 2 : execute(position_); }
   /// Goes on after a collective that the caller has carried out.
   void pass() { ++position_; }
   [[nodiscard]] const comm::transfer& moves_of(int id) const { return moves_[static_cast<std::size_t>(id)]; }
@@ -293,6 +295,18 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     results_beyond_ = plain_vector<kernels::further_result>(static_cast<std::size_t>(results));
   }
 
+  /// Finds the products that a chain can follow.
+  void find_tails() {
+    for (int n = 0; n + 1 < steps_.size(); ++n) {
+      const device_step& product = steps_[n];
+      if (product.kind != step_kind::kernel || steps_[n + 1].kind != step_kind::chain) continue;
+      const instruction& i = t_.code[product.target];
+      if (!i.op->facts.contracts || !is_floating(i.type)) continue;
+      tails_[static_cast<std::size_t>(product.launch)] =
+          tail_finder(t_, causal_, steps_[n + 1].launch, product.target).fit();
+    }
+  }
+
   void prepare(int id) {
     const instruction& i = t_.code[id];
     if (const int at = boxes_at_[static_cast<std::size_t>(id)]; at >= 0) {
@@ -362,10 +376,28 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         u, chain_scratch(), [this](int value) { return address(value); }, [this](int value) { return boxes(value); });
   }
 
-  void call_kernel(int u, int id) {
+  /// Runs a product and the chain that follows it, part by part; false if they have to run one after the other.
+  [[nodiscard]] bool run_with_tail(int n) {
+    const device_step& product = steps_[n];
+    const tail_fit& fit = tails_[static_cast<std::size_t>(product.launch)];
+    // Values are looked at one by one, and each as a whole.
+    if (!fit.fits || product.kind != step_kind::kernel || finite_.is_on()) return false;
+    if (available_threads() > chains_.threads()) return false;  // more than there is scratch for
+    const auto at = [this](int value) { return address(value); };
+    const int chain = steps_[n + 1].launch;
+    if (!may_follow(t_, chain, product.target, at)) return false;
+    const auto multiply = [&](kernels::product_tail& tail) { call_kernel(product.launch, product.target, &tail); };
+    if (!chains_.follow(
+            chain, fit, chain_scratch(), at, [this](int value) { return boxes(value); }, multiply))
+      run_chain(chain);
+    return true;
+  }
+
+  void call_kernel(int u, int id, kernels::product_tail* tail = nullptr) {
     const instruction& i = t_.code[id];
     if (i.op->facts.looks && !looks_) return;
     kernels::kernel_call call;
+    call.tail = tail;
     for (int k = 0; k < i.operand_count && k < inline_operands; ++k) call.operand[k] = address(i.operand[k]);
     if (i.operand_count > inline_operands) call.further = further_operands(i);
     if (first_result_[static_cast<std::size_t>(id)] >= 0) call.further_results = further_results_of(id);
@@ -470,6 +502,8 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   std::vector<std::int64_t> iteration_;
   /// The number of iterations of each loop, as far as it is known by now.
   std::vector<std::int64_t> limit_;
+  /// By launch: of products, how the chain after them follows.
+  std::vector<tail_fit> tails_;
   /// The boxes of positional instructions; and by instruction, which of them are its own.
   std::vector<instruction_boxes> boxes_;
   std::vector<int> boxes_at_;

@@ -22,7 +22,7 @@ template <> struct kernel<&ops::add_einsum> {
     constexpr contraction plan = detail::contraction_for(Key);
     detail::copy_all<element>(Key.shape.elements(), call.operand[2], call.result);
     contract<plan>(static_cast<const left*>(call.operand[0]), static_cast<const right*>(call.operand[1]),
-                   static_cast<element*>(call.result), 1, 1, call.scratch);
+                   static_cast<element*>(call.result), 1, 1, call.scratch, call.tail);
   }
 };
 

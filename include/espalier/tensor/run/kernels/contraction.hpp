@@ -58,18 +58,19 @@ namespace espalier::kernels {
 /// A, B and C are row-major, contiguous, and do not overlap; each is float, double or for storage only. They are
 /// multiplied and summed in double if one of them is, else in float, and rounded once. `scratch`:
 /// `scratch_bytes` bytes aligned to 64 (null where that is 0). Nothing is allocated. Runs on up to
-/// `omp_get_max_threads()` threads of the calling thread, and on one inside a parallel region.
+/// `omp_get_max_threads()` threads of the calling thread, and on one inside a parallel region. `tail`, if given: what
+/// follows each part of C.
 template <contraction P, class A, class B, class C, class Backend = detail::default_backend>
 void contract(const A* a, const B* b, C* c, detail::compute_t<A, B, C> alpha, detail::compute_t<A, B, C> beta,
-              void* scratch) {
+              void* scratch, product_tail* tail = nullptr) {
   static_assert(is_valid(P), "contract: each label must be in two or three of A, B and C, and once in C");
   constexpr int shared = shared_product(dtype_of<A>, dtype_of<B>, dtype_of<C>);
   if constexpr (shares_kernels && shared >= 0 && std::is_same_v<Backend, detail::default_backend>) {
     return processor_kernels().products[shared].contract(detail::static_plan<P, dtype_of<A>, dtype_of<B>, dtype_of<C>>,
-                                                         a, b, c, alpha, beta, scratch);
+                                                         a, b, c, alpha, beta, scratch, tail);
   } else {
     detail::run_contraction<Backend>(detail::static_plan<P, dtype_of<A>, dtype_of<B>, dtype_of<C>>, a, b, c, alpha,
-                                     beta, scratch);
+                                     beta, scratch, tail);
   }
 }
 

@@ -108,7 +108,7 @@ template <> struct kernel<&ops::einsum> {
       if constexpr (has_items) {
         if (call.item >= 0) return contract_item<plan>(a, b, c, call.item, call.lower_triangle);
       }
-      contract<plan>(a, b, c, 1, 0, call.scratch);
+      contract<plan>(a, b, c, 1, 0, call.scratch, call.tail);
     } else {
       static constexpr detail::exact_plan exact = detail::plan_exact(plan);
       detail::contract_exactly(exact, a, b, c);

@@ -4,6 +4,7 @@
 
 #include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/simd.hpp>
+#include <espalier/tensor/run/kernels/kernel.hpp>
 #include <espalier/tensor/run/kernels/square.hpp>
 
 #include <bit>
@@ -502,11 +503,23 @@ template <class T> class panel_prefetcher {
   std::int64_t strips_;
 };
 
+/// What follows a part of a product that begins at `row` and `column` of the whole.
+struct part_tail {
+  const kernels::product_tail* tail = nullptr;
+  std::int64_t row = 0;
+  std::int64_t column = 0;
+
+  /// For rows and columns of the part.
+  void run(std::int64_t first_row, std::int64_t rows, std::int64_t first_column, std::int64_t columns) const {
+    if (tail != nullptr) tail->run(*tail, row + first_row, rows, column + first_column, columns);
+  }
+};
+
 /// C = alpha A B + beta C on one thread; A is m x k, B is k x n, C is m x n with unit column stride; any strides for A
 /// and B. With beta = 0, C is written without being read. Each element's sum has the same order whatever m and n are.
 template <class T>
 void blocked_gemm(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, matrix_view<const T> a,
-                  matrix_view<const T> b, T beta, T* c, std::int64_t ldc) {
+                  matrix_view<const T> b, T beta, T* c, std::int64_t ldc, const part_tail& tail = {}) {
   using sizes = tile_sizes<T>;
   alignas(64) T panel[sizes::depth * sizes::width];
   alignas(64) T strip[sizes::rows * sizes::depth];
@@ -525,6 +538,7 @@ void blocked_gemm(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, matri
         if (next > 0) product.announce(a.at(i + rows, p), next);
         following.announce(i / sizes::rows, product);
         product.multiply(a.at(i, p), rows, alpha, p == 0 ? beta : T(1), c + i * ldc + j, ldc);
+        if (p + sizes::depth >= k) tail.run(i, rows, j, width_at(j));
       }
     }
   }

@@ -55,6 +55,20 @@ struct look_site {
   std::int64_t iteration[4]{};
 };
 
+/// What follows a product on each part of its result, as soon as that is complete: the first-level cache has it then.
+/// The parts make up the result, without overlap; threads call at the same time, each on parts of its own.
+struct product_tail {
+  /// Called with the part's first row, rows, first column and columns of the result as a matrix.
+  void (*run)(const product_tail& self, std::int64_t row, std::int64_t rows, std::int64_t column,
+              std::int64_t columns) = nullptr;
+  /// The columns of the matrix that it can follow, 0: any long rows (`is_long_row`); once it is taken, those it has.
+  std::int64_t columns = 0;
+  /// Whether parts have to be whole rows.
+  bool takes_whole_rows = false;
+  /// Set by the kernel if it calls `run`: otherwise what follows is still to be done.
+  bool is_taken = false;
+};
+
 /// The arguments of a kernel. All tensors are dense and row-major.
 struct kernel_call {
   const void* operand[inline_operands]{};
@@ -75,6 +89,8 @@ struct kernel_call {
   std::int64_t item = -1;
   /// True if that product is a square of which only the lower triangle is needed (see `triangle_grain`).
   bool lower_triangle = false;
+  /// What is to follow a product, if its kernel can call it.
+  product_tail* tail = nullptr;
 
   /// The elements of operand k.
   [[nodiscard]] const void* operand_at(int k) const {

@@ -119,7 +119,7 @@ struct kernel_set {
   /// See `contract` (contraction.hpp) and `row_product` (partition/row_product.hpp).
   struct product {
     void (*contract)(const gemm_plan& plan, const void* a, const void* b, void* c, double alpha, double beta,
-                     void* scratch) = nullptr;
+                     void* scratch, product_tail* tail) = nullptr;
     void (*contract_item)(const gemm_plan& plan, const void* a, const void* b, void* c, std::int64_t item,
                           bool lower_triangle) = nullptr;
     void (*rows)(const row_product& plan, const row_call& call) = nullptr;

@@ -56,14 +56,15 @@ struct product_block {
 };
 
 template <class Backend, class T>
-void run_product(const kernels::gemm_plan& p, const T* a, const T* b, T* c, T alpha, T beta,
-                 const product_block& part) {
+void run_product(const kernels::gemm_plan& p, const T* a, const T* b, T* c, T alpha, T beta, const product_block& part,
+                 const kernels::product_tail* tail) {
   c += part.row * p.c_row + part.column * p.c_column;
   a += part.row * p.a_row;
   switch (p.kind) {
     case product_kind::gemm:
       Backend::gemm(part.rows, part.columns, p.k, alpha, matrix_view<const T>{a, p.a_row, p.a_column},
-                    matrix_view<const T>{b + part.column * p.b_column, p.b_row, p.b_column}, beta, c, p.c_row);
+                    matrix_view<const T>{b + part.column * p.b_column, p.b_row, p.b_column}, beta, c, p.c_row,
+                    part_tail{tail, part.row, part.column});
       break;
     case product_kind::gemv:
       Backend::gemv(part.rows, p.k, alpha, matrix_view<const T>{a, p.a_row, p.a_column}, b, p.b_row, beta, c, p.c_row);
@@ -96,19 +97,30 @@ void run_product(const kernels::gemm_plan& p, const T* a, const T* b, T* c, T al
 /// The products of one iteration of the loops, each of which adds to the same part of C.
 template <class Backend, class T>
 void run_iteration(const kernels::gemm_plan& p, const T* a, const T* b, T* c, T alpha, T beta, std::int64_t iteration,
-                   const product_block& part) {
+                   const product_block& part, const kernels::product_tail* tail = nullptr) {
   const loop_axis at = locate(p.loops, p.loop_count, iteration);
   for (std::int64_t s = 0; s < p.sum_iterations; ++s) {
     const loop_axis term = locate(p.sum_loops, p.sum_loop_count, s);
-    run_product<Backend>(p, a + at.a + term.a, b + at.b + term.b, c + at.c, alpha, s == 0 ? beta : T(1), part);
+    run_product<Backend>(p, a + at.a + term.a, b + at.b + term.b, c + at.c, alpha, s == 0 ? beta : T(1), part, tail);
   }
+}
+
+/// Whether `tail` can follow a product whose C is written where it belongs. @param by_columns whether threads share
+/// columns
+template <class T>
+[[nodiscard]] bool takes_tail(const kernels::gemm_plan& p, const kernels::product_tail& tail, bool by_columns) {
+  const bool is_matrix = p.kind == product_kind::gemm && p.iterations == 1 && p.sum_iterations == 1 &&
+                         p.c_column == 1 && p.c_row == p.n && p.m * p.n == p.c_count;
+  const bool fits = tail.columns == 0 ? is_long_row(p.n) : tail.columns == p.n;
+  return is_matrix && fits && !(tail.takes_whole_rows && (by_columns || p.n > tile_sizes<T>::width));
 }
 
 /// The loops around the innermost product, shared among threads. Where they do not share out evenly, each product is
 /// cut into as many parts as there are threads: that scales better than a BLAS's own threads, which wait for each other
 /// several times in a product.
 template <class Backend, class T>
-void run_products(const kernels::gemm_plan& p, const T* a, const T* b, T* c, T alpha, T beta) {
+void run_products(const kernels::gemm_plan& p, const T* a, const T* b, T* c, T alpha, T beta,
+                  kernels::product_tail* tail) {
   const int threads = p.flops() < 2.0 * parallel_threshold ? 1 : available_threads();
   const bool by_columns = cuts_columns(p);
   const std::int64_t length = by_columns ? p.n : p.m;
@@ -119,12 +131,18 @@ void run_products(const kernels::gemm_plan& p, const T* a, const T* b, T* c, T a
                                                           : tile_sizes<T>::rows;
   const std::int64_t cut_length = ((length + cuts - 1) / cuts + grain - 1) / grain * grain;
   const std::int64_t total = p.iterations * cuts;
+  const bool is_taken = tail != nullptr && takes_tail<T>(p, *tail, by_columns && cuts > 1);
+  const kernels::product_tail* const taken = is_taken ? tail : nullptr;
+  if (is_taken) {
+    tail->is_taken = true;
+    tail->columns = p.n;
+  }
   const auto run = [&](std::int64_t index) {
     const std::int64_t first = index % cuts * cut_length;
     const std::int64_t count = smaller_of(cut_length, length - first);
     if (count <= 0) return;
     const product_block part = by_columns ? product_block{0, p.m, first, count} : product_block{first, count, 0, p.n};
-    run_iteration<Backend>(p, a, b, c, alpha, beta, index / cuts, part);
+    run_iteration<Backend>(p, a, b, c, alpha, beta, index / cuts, part, taken);
   };
   if (threads == 1 || total == 1) {
     for (std::int64_t i = 0; i < total; ++i) run(i);
@@ -146,7 +164,7 @@ template <class T, class Stored>
 
 template <class Backend, class A, class B, class C>
 void run_contraction(const kernels::gemm_plan& plan, const A* a, const B* b, C* c, compute_t<A, B, C> alpha,
-                     compute_t<A, B, C> beta, void* scratch) {
+                     compute_t<A, B, C> beta, void* scratch, kernels::product_tail* tail = nullptr) {
   using T = compute_t<A, B, C>;
   if (plan.kind == product_kind::empty) {
     for (std::int64_t i = 0; i < plan.c_count; ++i)
@@ -159,10 +177,10 @@ void run_contraction(const kernels::gemm_plan& plan, const A* a, const B* b, C* 
   if (plan.swapped) std::swap(first, second);
   const copy_plan& out = plan.copy[operand_c];
   if (out.active) {
-    run_products<Backend>(plan, first, second, room + out.offset, alpha, T(0));
+    run_products<Backend>(plan, first, second, room + out.offset, alpha, T(0), nullptr);
     run_copy<T>(out, room + out.offset, c, beta);
   } else if constexpr (std::is_same_v<T, C>) {
-    run_products<Backend>(plan, first, second, c, alpha, beta);
+    run_products<Backend>(plan, first, second, c, alpha, beta, tail);
   }
 }
 

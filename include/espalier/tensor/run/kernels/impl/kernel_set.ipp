@@ -220,10 +220,10 @@ template <dtype A, dtype B, dtype C> struct shared_product_functions {
   using computed = compute_t<left, right, result>;
 
   static void contract(const kernels::gemm_plan& plan, const void* a, const void* b, void* c, double alpha, double beta,
-                       void* scratch) {
+                       void* scratch, kernels::product_tail* tail) {
     run_contraction<default_backend>(plan, static_cast<const left*>(a), static_cast<const right*>(b),
                                      static_cast<result*>(c), static_cast<computed>(alpha), static_cast<computed>(beta),
-                                     scratch);
+                                     scratch, tail);
   }
   static void contract_item(const kernels::gemm_plan& plan, const void* a, const void* b, void* c, std::int64_t item,
                             bool lower_triangle) {
