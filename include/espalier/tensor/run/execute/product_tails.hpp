@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/place_in.hpp>
 #include <espalier/tensor/run/execute/causal.hpp>
 #include <espalier/tensor/run/execute/chain_steps.hpp>
 #include <espalier/tensor/run/execute/tables.hpp>
 
 #include <cstdint>
+#include <vector>
 
 // A fused chain after a product that it reads (a bias, an activation, what goes past the product, a norm of its rows)
 // does not wait for the whole product: it follows each part as soon as that is complete, while the first-level cache
@@ -38,9 +40,10 @@ class tail_finder {
   [[nodiscard]] tail_fit fit() const {
     const std::int64_t elements = chain_.rows * chain_.columns;
     const bool is_its_size = elements == t_.code[product_].shape.elements();
-    // Of values that no cache holds, it passes over long runs of memory faster than over parts of rows.
+    // Over memory that no cache holds it passes faster in long runs than in parts of rows.
     const bool is_small = elements * passed_ < least_passed_to_stream(chain_);
-    return {is_possible_ && reads_product_ && is_its_size && is_small, is_flat_, takes_whole_rows_};
+    const bool is_near = takes_whole_rows_ || passed_ <= 2 * size_of(t_.code[product_].type);
+    return {is_possible_ && reads_product_ && is_its_size && is_small && is_near, is_flat_, takes_whole_rows_};
   }
 
  private:
@@ -56,13 +59,19 @@ class tail_finder {
       const bool is_dense = step.wide[k] && (from.kind != source_kind::memory || is_whole(from.rows));
       is_flat_ = is_flat_ && is_dense;
       if (from.kind != source_kind::memory) continue;
-      if (step.wide[k]) passed_ += size_of(step.operand_type[k]);
+      if (is_dense && place_in(seen_, from.value) < 0) {
+        seen_.push_back(from.value);
+        passed_ += size_of(step.operand_type[k]);
+      }
       if (t_.root[from.value] != t_.root[product_]) continue;
       reads_product_ = true;
       is_possible_ = is_possible_ && is_dense;
     }
     if (step.accumulates || step.result.kind != source_kind::memory) return;
-    if (step.result_wide) passed_ += size_of(step.type);
+    if (step.result_wide) {
+      seen_.push_back(step.instruction);
+      passed_ += size_of(step.type);
+    }
     is_flat_ = is_flat_ && is_whole(step.result.rows);
   }
   /// Whether the rows of a tensor are the chain's.
@@ -78,7 +87,8 @@ class tail_finder {
   bool is_flat_ = true;
   bool takes_whole_rows_ = false;
   bool reads_product_ = false;
-  std::int64_t passed_ = 0;  // bytes of an element of the chain
+  std::vector<int> seen_;    // values with an element for each of the chain's
+  std::int64_t passed_ = 0;  // the bytes of their elements
 };
 
 /// Whether a chain may follow the parts of product `product` where values lie now: the memory plan may have given it
