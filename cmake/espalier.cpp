@@ -8,7 +8,6 @@
 #endif
 
 #include <espalier/base/impl/table.ipp>
-#include <espalier/comm/impl/reducer.ipp>
 #include <espalier/tensor/core/graph/impl/named_leaves.ipp>
 #include <espalier/tensor/core/sharding/impl/print.ipp>
 #include <espalier/tensor/run/execute/impl/array.ipp>

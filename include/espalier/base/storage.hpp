@@ -48,8 +48,9 @@ template <class Words, class Truth>
 }  // namespace detail
 
 /// An IEEE binary16 in memory: 5 bits of exponent, 10 of mantissa, rounded to nearest even. Subnormals, infinities and
-/// NaNs are kept in both directions; from 65520 on, a float becomes an infinity. Without branches, and without
-/// subnormal floats on the way, so that loops over many become vectors that run at one speed for all values.
+/// NaNs are kept in both directions, NaNs as quiet ones; from 65520 on, a float becomes an infinity: the bits that the
+/// processor's instructions make (half_runs.hpp). Without branches, and without subnormal floats on the way, so that
+/// loops over many become vectors that run at one speed for all values.
 struct float16 {
   using computed = float;
   std::uint16_t bits = 0;
@@ -87,7 +88,8 @@ struct float16 {
     constexpr float excess = 0x1p-14F;
     const Words subnormal = std::bit_cast<Words>(std::bit_cast<Floats>(size + least_normal) - excess);
     const Words is_subnormal = detail::all_bits_where<Words>(size < 0x400U << 13U);
-    return sign | (subnormal & is_subnormal) | (normal & ~is_subnormal);
+    const Words is_nan = detail::all_bits_where<Words>(size > 0x7c00U << 13U);
+    return sign | (subnormal & is_subnormal) | (normal & ~is_subnormal) | (is_nan & 0x400000U);
   }
   [[nodiscard]] constexpr operator float() const {  // NOLINT(google-explicit-constructor): storage reads as float
     return std::bit_cast<float>(widened<float>(std::uint32_t{bits}));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/base/extremum.hpp>
+#include <espalier/base/half_runs.hpp>
 #include <espalier/base/light_std/extremes.hpp>
 #include <espalier/comm/layout.hpp>
 
@@ -44,9 +45,27 @@ template <reduction Kind, class T> [[nodiscard]] constexpr T combined(T a, T b) 
 /// `out[i] = a[i] op b[i]`; `out` may be the same buffer as `a` or `b`.
 template <reduction Kind, class Wide, class Out, class A, class B>
 void combine_run(Out* out, const A* a, const B* b, std::int64_t length) {
-  ESPALIER_VECTORISE
-  for (std::int64_t i = 0; i < length; ++i) {
-    out[i] = static_cast<Out>(combined<Kind, Wide>(static_cast<Wide>(a[i]), static_cast<Wide>(b[i])));
+  constexpr bool has_halves = std::is_same_v<Out, float16> || std::is_same_v<A, float16> || std::is_same_v<B, float16>;
+  if constexpr (has_halves) {
+    constexpr std::int64_t tile = 256;
+    float left_room[tile];
+    float right_room[tile];
+    for (std::int64_t done = 0; done < length; done += tile) {
+      const std::int64_t count = espalier::detail::smaller_of(tile, length - done);
+      const float* const left = espalier::detail::as_floats(a + done, count, &left_room[0]);
+      const float* const right = espalier::detail::as_floats(b + done, count, &right_room[0]);
+      if constexpr (std::is_same_v<Out, float16>) {
+        combine_run<Kind, float>(&left_room[0], left, right, count);
+        espalier::detail::shorten_run(&left_room[0], out + done, count);
+      } else {
+        combine_run<Kind, float>(out + done, left, right, count);
+      }
+    }
+  } else {
+    ESPALIER_VECTORISE
+    for (std::int64_t i = 0; i < length; ++i) {
+      out[i] = static_cast<Out>(combined<Kind, Wide>(static_cast<Wide>(a[i]), static_cast<Wide>(b[i])));
+    }
   }
 }
 

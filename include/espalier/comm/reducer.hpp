@@ -17,7 +17,8 @@ namespace espalier::comm {
 template <class T, reduction Kind> [[nodiscard]] constexpr reducer reducer_of();
 
 #if defined(ESPALIER_COMPILED)
-/// The same where both are known at run time only: brings the code for all.
+/// The same where both are known at run time only: those of the kernel set for this processor
+/// (tensor/run/kernels/impl/processor.ipp).
 [[nodiscard]] reducer reducer_of(dtype type, reduction kind);
 #else
 // A template: a function would make the compiler read the code for all types even where it is not called.

@@ -45,13 +45,20 @@ struct exact_step {
     const auto [most, most_at] = ep::top_k<1, 5>(x);
     const auto bits = ep::random_bits<ep::i32<lines, columns>>(key);
     const auto half = ep::convert<ep::dtype::bf16>(x);
+    const auto short_x = ep::convert<ep::dtype::f16>(x);
+    const auto short_y = ep::convert<ep::dtype::f16>(y);
+    const auto long_bits = ep::convert<ep::dtype::i64>(bits) * 1000003;
     const auto words = (bits ^ ep::convert<ep::dtype::i32>(x * 100.0F)) >> 3;
-    return ep::results(
-        bits, ep::uniform<ep::f32<lines, columns>>(key), ep::dropout(key, x, 0.25), ep::gather<0>(x, places),
-        table.gradient, ep::gather<0>(half, places), ep::cumsum<0>(x), ep::cumsum<1>(x, ep::from_last),
-        ep::cummax<0>(x), ep::cumsum<0>(half), ep::max_pool<halves>(image), ep::sum_pool<halves>(image), pool.gradient,
-        ep::convolution<same>(image, filter), input, weights, most, most_at, words, ep::floor(x * 7.0F),
-        ep::round(x * 7.0F), ep::clamp(y, x, ep::abs(y)), ep::convert<ep::dtype::bf16>(x * y), x / y, ep::sign(x));
+    return ep::results(bits, ep::uniform<ep::f32<lines, columns>>(key), ep::dropout(key, x, 0.25),
+                       ep::gather<0>(x, places), table.gradient, ep::gather<0>(half, places), ep::cumsum<0>(x),
+                       ep::cumsum<1>(x, ep::from_last), ep::cummax<0>(x), ep::cumsum<0>(half),
+                       ep::max_pool<halves>(image), ep::sum_pool<halves>(image), pool.gradient,
+                       ep::convolution<same>(image, filter), input, weights, most, most_at, words, ep::floor(x * 7.0F),
+                       ep::round(x * 7.0F), ep::clamp(y, x, ep::abs(y)), ep::convert<ep::dtype::bf16>(x * y), x / y,
+                       ep::sign(x), short_x * short_y + short_x, short_x / short_y, ep::max<1>(short_x),
+                       ep::sum<0>(short_x), ep::floor(short_x * 7.0F), ep::convert<ep::dtype::i32>(short_x * 1000.0F),
+                       ep::max_pool<halves>(ep::convert<ep::dtype::f16>(image)), long_bits * long_bits + 3,
+                       ep::sum<1>(long_bits), ep::convert<ep::dtype::f32>(long_bits), long_bits >> 5);
   }
 };
 using exact_program =
@@ -133,7 +140,7 @@ std::uint64_t exact_bits(ep::world& world) {
   [&]<std::size_t... I>(std::index_sequence<I...>) {
     (add_bits(sum, ep::gather(world, out.template get<static_cast<int>(I)>())), ...);
   }
-  (std::make_index_sequence<25>{});
+  (std::make_index_sequence<36>{});
   return sum;
 }
 

@@ -5,11 +5,13 @@
 // The kernels that programs take from the compiled part (kernels/kernel_set.hpp). Which instruction set serves is tried
 // by tests/install/consumer/kernel_sets.cpp; here: all that programs may ask for is there, and makes what a program's
 // own kernels make, to the last bit where an element is one operation.
+#include <espalier/comm/reducer.hpp>
 #include <espalier/tensor/core/partition/ops_by_name.hpp>
 #include <espalier/tensor/run/kernels/shared_blocks.hpp>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstddef>
@@ -51,37 +53,44 @@ template <class Visit> void for_each_key(const kernels::shared_block& row, const
   }
 }
 
-template <const op_info* Op, block_key Key> std::vector<float> own(const block_call& call, std::size_t size) {
-  std::vector<float> made(size, -7.0F);
+/// Elements of a type, which may be `bool`.
+template <class T> struct elements {
+  explicit elements(std::size_t count) : bytes(count * sizeof(T), 0x5a) {}
+  [[nodiscard]] T* data() { return reinterpret_cast<T*>(bytes.data()); }
+  [[nodiscard]] const T& operator[](std::size_t i) const { return reinterpret_cast<const T*>(bytes.data())[i]; }
+  std::vector<unsigned char> bytes;
+};
+template <const op_info* Op, block_key Key> auto own(const block_call& call, std::size_t size) {
+  elements<storage_t<Key.type>> made(size);
   block_call mine = call;
   mine.result.data = made.data();
   kernels::block_kernel<Op>::template run<Key>(mine);
   return made;
 }
-template <const op_info* Op, block_key Key> std::vector<float> shared(const block_call& call, std::size_t size) {
+template <const op_info* Op, block_key Key> auto shared(const block_call& call, std::size_t size) {
   static_assert(kernels::is_shared(Op, Key));
-  std::vector<float> made(size, -7.0F);
+  elements<storage_t<Key.type>> made(size);
   block_call mine = call;
   mine.result.data = made.data();
   kernels::processor_kernels().block(Op->name, Key)(mine);
   return made;
 }
 template <const op_info* Op, block_key Key> void gives_the_same(const block_call& call, std::size_t size) {
-  const std::vector<float> a = own<Op, Key>(call, size);
-  const std::vector<float> b = shared<Op, Key>(call, size);
-  INFO(Op->name << " of rows of " << call.columns);
-  CHECK(std::memcmp(a.data(), b.data(), size * sizeof(float)) == 0);
-  CHECK(a[0] != -7.0F);
+  const auto a = own<Op, Key>(call, size);
+  const auto b = shared<Op, Key>(call, size);
+  INFO(Op->name << " of rows of " << call.columns << ", " << name_of(Key.type));
+  CHECK(a.bytes == b.bytes);
+  CHECK(a.bytes != elements<storage_t<Key.type>>(size).bytes);
 }
 /// Which products and sums of a polynomial are rounded once depends on how the compiler optimised the file.
 template <const op_info* Op, block_key Key> void gives_nearly_the_same(const block_call& call, std::size_t size) {
-  const std::vector<float> a = own<Op, Key>(call, size);
-  const std::vector<float> b = shared<Op, Key>(call, size);
+  const auto a = own<Op, Key>(call, size);
+  const auto b = shared<Op, Key>(call, size);
   INFO(Op->name << " of rows of " << call.columns);
   float worst = 0;
   for (std::size_t i = 0; i < size; ++i) worst = std::max(worst, std::abs(a[i] - b[i]) / (std::abs(a[i]) + 1e-3F));
   CHECK(worst <= 1e-6F);
-  CHECK(a[0] != -7.0F);
+  CHECK(a.bytes != elements<storage_t<Key.type>>(size).bytes);
 }
 
 constexpr block_key key_for(std::int64_t columns, int operands, std::array<bool, 3> wide, bool result_wide = true) {
@@ -109,22 +118,27 @@ template <std::size_t... Op> int look_up_all_types(std::index_sequence<Op...>) {
   return (look_up_types<detail::named_ops[Op]>() + ...);
 }
 
-/// A kernel of types as a program has it of its own, and as the set has it.
-template <const op_info* Op, kernels::kernel_key Key> void kernel_gives_the_same(kernels::kernel_call call) {
+/// A kernel of types as a program has it of its own, and as the set has it. Returns what they make.
+template <const op_info* Op, kernels::kernel_key Key> auto kernel_gives_the_same(kernels::kernel_call call) {
   constexpr kernels::kernel_types types = kernels::kernel<Op>::types_of(Key);
   static_assert(kernels::has_shared_types<kernels::kernel<Op>>(types));
   static constexpr kernels::kernel_key key = Key;
+  using results = elements<storage_t<Key.type>>;
   const auto size = static_cast<std::size_t>(Key.shape.elements());
-  std::vector<float> results[2]{std::vector<float>(size, -7.0F), std::vector<float>(size, -7.0F)};
-  std::vector<double> scratch(static_cast<std::size_t>(kernels::kernel<Op>::scratch_bytes(Key)) / sizeof(double) + 1);
-  call.scratch = scratch.data();
-  call.result = results[0].data();
+  results made[2]{results(size), results(size)};
+  const auto room = static_cast<std::size_t>(kernels::kernel<Op>::scratch_bytes(Key));
+  std::vector<unsigned char> scratch(room + 128, 0x5a);
+  call.scratch = scratch.data() + (64 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 64);
+  call.result = made[0].data();
   kernels::kernel<Op>::template run_typed<types>(key, call);
-  call.result = results[1].data();
+  call.result = made[1].data();
   kernels::processor_kernels().kernel(Op->name, types)(key, call);
-  INFO(Op->name);
-  CHECK(results[0][0] != -7.0F);
-  CHECK(std::memcmp(results[0].data(), results[1].data(), size * sizeof(float)) == 0);
+  INFO(Op->name << " of " << name_of(Key.type));
+  CHECK(made[0].bytes != results(size).bytes);
+  CHECK(made[0].bytes == made[1].bytes);
+  const auto* const end = static_cast<const unsigned char*>(call.scratch) + room;
+  CHECK(std::all_of(end, end + 64, [](unsigned char byte) { return byte == 0x5a; }));
+  return made[0];
 }
 constexpr kernels::kernel_key key_of(extents to, extents first, extents second = {}) {
   kernels::kernel_key key;
@@ -207,7 +221,23 @@ TEST_CASE("kernel sets: kernels of types make the bits of a program's own") {
   const auto convolve = [&]<const op_info * Op, kernels::kernel_key Key>() {
     auto call = call_of(Key, x.data(), y.data());
     call.windows = &three[0];
-    kernel_gives_the_same<Op, Key>(call);
+    const auto of_floats = kernel_gives_the_same<Op, Key>(call);
+    // Of f16, the same sums are rounded once.
+    constexpr auto half_key = [] {
+      kernels::kernel_key key = Key;
+      key.type = key.operand_type[0] = key.operand_type[1] = dtype::f16;
+      return key;
+    }();
+    const std::vector<float16> half_x(x.begin(), x.end());
+    const std::vector<float16> half_y(y.begin(), y.end());
+    call.operand[0] = half_x.data();
+    call.operand[1] = half_y.data();
+    const auto of_halves = kernel_gives_the_same<Op, half_key>(call);
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(Key.shape.elements()); ++i) {
+      wrong += of_halves[i].bits == float16(of_floats[i]).bits ? 0 : 1;
+    }
+    CHECK(wrong == 0);
   };
   constexpr auto forward = with_attributes(key_of(filtered, pictures, filters), windowed_attributes{});
   constexpr auto to_input = with_attributes(key_of(pictures, filtered, filters), windowed_attributes{});
@@ -256,15 +286,15 @@ TEST_CASE("kernel sets: they have every micro-operation that a program leaves to
 TEST_CASE("kernel sets: of any other type or op a program has its own code") {
   block_key key = key_for(0, 2, {true, true, false});
   CHECK(kernels::is_shared(&ops::add, key));
-  key.type = key.operand_type[0] = key.operand_type[1] = dtype::i64;
+  key.type = key.operand_type[0] = key.operand_type[1] = dtype::i8;
   CHECK_FALSE(kernels::is_shared(&ops::add, key));
   CHECK(kernels::processor_kernels().block("add", key) == nullptr);
   key = key_for(0, 2, {true, true, false});
   key.operand_type[1] = dtype::bf16;
   CHECK_FALSE(kernels::is_shared(&ops::add, key));
   CHECK_FALSE(kernels::is_shared(&ops::total_less, key_for(0, 2, {true, true, false})));
-  CHECK(kernels::shared_product(dtype::f16, dtype::f16, dtype::f16) == -1);
-  CHECK(kernels::shared_reduction(reduction::sum, dtype::i64, dtype::i64) == -1);
+  CHECK(kernels::shared_product(dtype::f16, dtype::f32, dtype::f16) == -1);
+  CHECK(kernels::shared_reduction(reduction::sum, dtype::i8, dtype::i8) == -1);
 }
 
 TEST_CASE("kernel sets: micro-operations make the bits of a program's own, functions nearly") {
@@ -307,4 +337,146 @@ TEST_CASE("kernel sets: micro-operations make the bits of a program's own, funct
   of(6, 0);
   call.result.row = 1;
   gives_the_same<&ops::reduce_sum, sum_of_row>(call, static_cast<std::size_t>(rows));
+}
+
+TEST_CASE("kernel sets: steps of f16 and of 64-bit integers make the bits of a program's own") {
+  constexpr std::size_t most = 5 * 1200;
+  // All elements there are, and numbers that need 64 bits.
+  std::vector<float16> x(most + 8);
+  std::vector<float16> y(most + 8);
+  std::vector<std::int64_t> m(most + 8);
+  std::vector<std::int64_t> n(most + 8);
+  std::vector<float> f(most + 8);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i].bits = static_cast<std::uint16_t>(i * 40503);
+    y[i] = float16(std::cos(static_cast<float>(i) * 0.11F) * 1.7F);
+    m[i] = static_cast<std::int64_t>(i * 0x9e3779b97f4a7c15U);
+    n[i] = static_cast<std::int64_t>(i % 97 * i % 89) - 40;
+    f[i] = std::bit_cast<float>(static_cast<std::uint32_t>(i * 0x9e3779b1U));
+  }
+  block_call call;
+  call.rows = 5;
+  const auto of = [&](auto& a, auto& b, std::int64_t columns, std::int64_t b_row) {
+    call.columns = columns;
+    call.operand[0] = {a.data() + 1, columns};
+    call.operand[1] = {b.data() + 3, b_row};
+    call.operand[2] = {b.data() + 7, columns};
+    call.result.row = columns;
+    return static_cast<std::size_t>(5 * columns);
+  };
+  constexpr auto key = [](dtype type, dtype to, std::int64_t columns, int operands, std::array<bool, 3> wide) {
+    block_key made = key_for(columns, operands, wide);
+    for (int k = 0; k < operands; ++k) made.operand_type[k] = type;
+    made.type = to;
+    return made;
+  };
+  constexpr std::array<bool, 3> all{true, true, true};
+  constexpr std::array<bool, 3> first{true, false, false};
+  constexpr dtype f16 = dtype::f16;
+  // Short rows, long ones, some longer than a buffer of floats, and no whole vectors.
+  gives_the_same<&ops::add, key(f16, f16, 6, 2, all)>(call, of(x, y, 6, 6));
+  gives_the_same<&ops::add, key(f16, f16, 6, 2, first)>(call, of(x, y, 6, 1));
+  gives_the_same<&ops::add, key(f16, f16, 0, 2, all)>(call, of(x, y, 1152, 1152));
+  gives_the_same<&ops::multiply, key(f16, f16, any_columns, 2, all)>(call, of(x, y, 1031, 1031));
+  gives_the_same<&ops::subtract, key(f16, f16, any_columns, 2, first)>(call, of(x, y, 1031, 1));
+  gives_the_same<&ops::subtract, key(f16, f16, any_columns, 2, all)>(call, of(x, y, 37, 0));
+  gives_the_same<&ops::divide, key(f16, f16, 1, 2, all)>(call, of(x, y, 1, 1));
+  gives_the_same<&ops::maximum, key(f16, f16, 0, 2, all)>(call, of(x, y, 96, 96));
+  gives_the_same<&ops::clamp, key(f16, f16, 0, 3, all)>(call, of(x, y, 96, 96));
+  gives_the_same<&ops::less, key(f16, dtype::boolean, 0, 2, all)>(call, of(x, y, 96, 96));
+  gives_the_same<&ops::remainder, key(f16, f16, 0, 2, all)>(call, of(x, y, 96, 96));
+  gives_the_same<&ops::reshape, key(f16, f16, 0, 1, first)>(call, of(x, y, 96, 96));
+  gives_the_same<&ops::convert, key(f16, dtype::f32, 21, 1, first)>(call, of(x, y, 21, 21));
+  gives_the_same<&ops::convert, key(f16, dtype::i32, 0, 1, first)>(call, of(x, y, 1152, 0));
+  gives_the_same<&ops::convert, key(f16, dtype::i64, 0, 1, first)>(call, of(x, y, 64, 0));
+  gives_the_same<&ops::convert, key(dtype::i64, f16, 0, 1, first)>(call, of(n, n, 64, 0));
+  gives_the_same<&ops::convert, key(dtype::f32, f16, 0, 1, first)>(call, of(f, f, 1152, 0));
+  gives_the_same<&ops::convert, key(dtype::f32, f16, any_columns, 1, {false, false, false})>(call, of(f, f, 37, 0));
+  gives_the_same<&ops::convert, key(f16, dtype::bf16, 0, 1, first)>(call, of(x, y, 96, 0));
+
+  constexpr dtype i64 = dtype::i64;
+  gives_the_same<&ops::add, key(i64, i64, 6, 2, all)>(call, of(m, n, 6, 6));
+  gives_the_same<&ops::multiply, key(i64, i64, 0, 2, first)>(call, of(m, n, 96, 1));
+  gives_the_same<&ops::divide, key(i64, i64, any_columns, 2, all)>(call, of(m, n, 37, 37));
+  gives_the_same<&ops::remainder, key(i64, i64, 0, 2, all)>(call, of(m, n, 96, 96));
+  gives_the_same<&ops::less, key(i64, dtype::boolean, 0, 2, all)>(call, of(m, n, 96, 96));
+  gives_the_same<&ops::bitwise_xor, key(i64, i64, 0, 2, all)>(call, of(m, n, 96, 96));
+  gives_the_same<&ops::shift_right_arithmetic, key(i64, i64, 0, 2, first)>(call, of(m, n, 96, 1));
+  gives_the_same<&ops::convert, key(i64, dtype::f32, 0, 1, first)>(call, of(m, n, 96, 0));
+  gives_the_same<&ops::convert, key(dtype::f32, i64, 0, 1, first)>(call, of(f, f, 96, 0));
+  gives_the_same<&ops::convert, key(i64, dtype::f64, 0, 1, first)>(call, of(m, n, 96, 0));
+  gives_the_same<&ops::convert, key(i64, dtype::i32, 0, 1, first)>(call, of(m, n, 96, 0));
+  gives_the_same<&ops::abs, key(i64, i64, 0, 1, first)>(call, of(m, n, 96, 0));
+}
+
+TEST_CASE("kernel sets: devices combine elements as a program without them does") {
+  constexpr std::int64_t count = 1000;
+  for (const dtype type : all_types) {
+    for (const reduction kind : {reduction::sum, reduction::prod, reduction::max, reduction::min}) {
+      if (!comm::is_reducible(type, kind)) continue;
+      const comm::reducer mine = comm::detail::reducer_among<comm::detail::all_reducers>(type, kind);
+      const comm::reducer theirs = kernels::processor_kernels().reducer(type, kind);
+      const auto bytes = static_cast<std::size_t>(count * size_of(type));
+      std::vector<unsigned char> parts[3];
+      for (std::size_t k = 0; k < 3; ++k) {
+        for (std::size_t i = 0; i < bytes; ++i) {
+          // Small numbers of either sign, and no NaN, of which any may be the result.
+          const bool is_high =
+              i % static_cast<std::size_t>(size_of(type)) + 1 == static_cast<std::size_t>(size_of(type));
+          const auto drawn = static_cast<unsigned char>((i * 7919 + k * 104729) % 251);
+          const bool is_free = is_high ? false : type != dtype::boolean;
+          parts[k].push_back(is_free ? drawn : static_cast<unsigned char>(drawn % (is_floating(type) ? 64 : 2)));
+        }
+      }
+      INFO(name_of(type) << " " << name_of(kind));
+      const std::byte* from[3];
+      for (std::size_t k = 0; k < 3; ++k) from[k] = reinterpret_cast<const std::byte*>(parts[k].data());
+      std::vector<unsigned char> results[2]{std::vector<unsigned char>(bytes), std::vector<unsigned char>(bytes)};
+      for (const comm::reducer* by : {&mine, &theirs}) {
+        std::byte* to = reinterpret_cast<std::byte*>(results[by == &mine ? 0 : 1].data());
+        comm::host::fold_job job;
+        job.targets = &to;
+        job.parts = &from[0];
+        job.members = 3;
+        job.count = count;
+        by->fold(job);
+      }
+      CHECK(results[0] == results[1]);
+      for (const comm::reducer* by : {&mine, &theirs}) {
+        void* const to = results[by == &mine ? 0 : 1].data();
+        by->tile(comm::detail::partial_sides::none, to, from[0], from[1], count);
+      }
+      CHECK(results[0] == results[1]);
+    }
+  }
+}
+
+TEST_CASE("kernel sets: reductions of f16 and of 64-bit integers") {
+  constexpr std::int64_t lines = 130;
+  constexpr std::int64_t columns = 70;
+  std::vector<float16> x(lines * columns);
+  std::vector<std::int64_t> m(lines * columns);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    // Sums that are exact, whatever the order.
+    x[i] = float16(static_cast<float>(static_cast<int>(i * 7919 % 17) - 8) / 8);
+    m[i] = static_cast<std::int64_t>(i * 0x9e3779b97f4a7c15U);
+  }
+  const auto same_of_both = [&]<reduction Kind, dtype From, dtype To>(const auto& from, std::int64_t dims) {
+    const auto plan = detail::plan_reduction({2, {lines, columns}}, dims);
+    elements<storage_t<To>> made[2]{elements<storage_t<To>>(lines), elements<storage_t<To>>(lines)};
+    std::vector<double> scratch(static_cast<std::size_t>(plan.splits * plan.results) + 1);
+    detail::reduce_tensor<Kind, 0>(plan, from.data(), made[0].data(), scratch.data());
+    kernels::processor_kernels().reduce[kernels::shared_reduction(Kind, From, To)](plan, from.data(), made[1].data(),
+                                                                                   scratch.data());
+    INFO(name_of(From) << " to " << name_of(To) << ", " << name_of(Kind) << ", dims " << dims);
+    CHECK(made[0].bytes == made[1].bytes);
+    CHECK(made[0].bytes != elements<storage_t<To>>(lines).bytes);
+  };
+  for (const std::int64_t dims : {1, 2, 3}) {
+    same_of_both.template operator()<reduction::sum, dtype::f16, dtype::f16>(x, dims);
+    same_of_both.template operator()<reduction::sum, dtype::f16, dtype::f32>(x, dims);
+    same_of_both.template operator()<reduction::max, dtype::f16, dtype::f16>(x, dims);
+    same_of_both.template operator()<reduction::sum, dtype::i64, dtype::i64>(m, dims);
+    same_of_both.template operator()<reduction::min, dtype::i64, dtype::i64>(m, dims);
+  }
 }

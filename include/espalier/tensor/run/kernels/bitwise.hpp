@@ -10,14 +10,6 @@
 
 namespace espalier::detail {
 
-/// The unsigned integer with as many bits as an element.
-template <int Bytes> struct word_of_size;
-template <> struct word_of_size<1> { using type = std::uint8_t; };
-template <> struct word_of_size<2> { using type = std::uint16_t; };
-template <> struct word_of_size<4> { using type = std::uint32_t; };
-template <> struct word_of_size<8> { using type = std::uint64_t; };
-template <class T> using bits_of_t = typename word_of_size<static_cast<int>(sizeof(T))>::type;
-
 /// The bitwise *and* of integers, or the logical one of truth values.
 struct and_bits {
   template <class W> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr W of(W a, W b) {

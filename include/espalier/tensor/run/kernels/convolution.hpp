@@ -38,9 +38,10 @@ template <> struct kernel<&ops::convolution> : typed_kernel<&ops::convolution> {
           detail::convolution_task_for(call.windows + attributes.first_window, filter, key.operand_shape[0],
                                        call.boxes->operand[0], key.shape, call.boxes->result);
       auto* scratch = static_cast<typename types::product*>(call.scratch);
+      const auto* const input = detail::as_first_operand(key.operand_shape[0].elements(), x, scratch);
       const auto* const weights = detail::as_products(filter.elements(), w, scratch);
       detail::with_sums(key.shape.elements(), y, scratch, [&](auto* sums) {
-        detail::convolve(task, x, weights, filter[filter.rank - 2], filter[filter.rank - 1], false, sums);
+        detail::convolve(task, input, weights, filter[filter.rank - 2], filter[filter.rank - 1], false, sums);
       });
     }
   }
@@ -71,10 +72,12 @@ template <> struct kernel<&ops::convolution_input_gradient> : typed_kernel<&ops:
       for (int d = 0; d < filter.rank - 2; ++d) windows[d] = call.windows[attributes.first_window + d].reversed();
       const detail::convolution_task task = detail::convolution_task_for(
           &windows[0], turned, key.operand_shape[0], call.boxes->operand[0], key.shape, call.boxes->result);
-      auto* const weights = static_cast<typename types::product*>(call.scratch);
+      auto* scratch = static_cast<typename types::product*>(call.scratch);
+      auto* const weights = std::exchange(scratch, scratch + filter.elements());
       detail::turn_filter(task, filter, groups, w, weights);
-      detail::with_sums(key.shape.elements(), x, weights + filter.elements(), [&](auto* sums) {
-        detail::convolve(task, y, weights, turned[last - 1], turned[last], true, sums);
+      const auto* const cotangent = detail::as_first_operand(key.operand_shape[0].elements(), y, scratch);
+      detail::with_sums(key.shape.elements(), x, scratch, [&](auto* sums) {
+        detail::convolve(task, cotangent, weights, turned[last - 1], turned[last], true, sums);
       });
     }
   }
@@ -104,11 +107,12 @@ template <> struct kernel<&ops::convolution_filter_gradient> : typed_kernel<&ops
                                        call.boxes->operand[0], key.operand_shape[1], call.boxes->operand[1]);
       auto* scratch = static_cast<typename types::product*>(call.scratch);
       const std::int64_t parts = detail::parts_of_filter_gradient(filter, key.operand_shape[1]);
+      const auto* const input = detail::as_first_operand(key.operand_shape[0].elements(), x, scratch);
       const auto* const cotangent = detail::as_products(key.operand_shape[1].elements(), y, scratch);
       auto* const others = std::exchange(scratch, scratch + (parts - 1) * filter.elements());
       detail::with_sums(key.shape.elements(), w, scratch, [&](auto* sums) {
-        detail::convolve_for_filter(task, x, cotangent, filter[filter.rank - 2], filter[filter.rank - 1], sums, parts,
-                                    others);
+        detail::convolve_for_filter(task, input, cotangent, filter[filter.rank - 2], filter[filter.rank - 1], sums,
+                                    parts, others);
       });
     }
   }

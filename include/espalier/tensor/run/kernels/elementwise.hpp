@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/half_runs.hpp>
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/run/kernels/kernel.hpp>
 
 #include <cstdint>
@@ -58,6 +60,14 @@ template <class T> [[nodiscard]] constexpr T element_of_scalar(double scalar) {
     return element_cast<T>(scalar);
   }
 }
+
+/// The unsigned integer with as many bits as an element.
+template <int Bytes> struct word_of_size;
+template <> struct word_of_size<1> { using type = std::uint8_t; };
+template <> struct word_of_size<2> { using type = std::uint16_t; };
+template <> struct word_of_size<4> { using type = std::uint32_t; };
+template <> struct word_of_size<8> { using type = std::uint64_t; };
+template <class T> using bits_of_t = typename word_of_size<static_cast<int>(sizeof(T))>::type;
 
 /// Calls body(0), ..., body(count - 1) in any order, many at a time. The body holds what it needs by value: memory
 /// that a reference refers to could change with every store.
@@ -192,13 +202,131 @@ void map_block(const kernels::block_call& call, Operands... from) {
   }
 }
 
+// --- f16
+
+// Steps of f16 compute in float. They convert a block, pass it to the code for f32, and convert what that makes: so the
+// code is shared, and conversions are those of half_runs.hpp.
+
+[[nodiscard]] constexpr bool has_halves(const kernels::block_key& key) {
+  bool found = key.type == dtype::f16;
+  for (int k = 0; k < key.operand_count; ++k) found = found || key.operand_type[k] == dtype::f16;
+  return found;
+}
+/// The key of the same step of f32: as kernel sets have it, whatever the number of columns.
+[[nodiscard]] constexpr kernels::block_key with_floats(kernels::block_key key) {
+  const bool is_wide = key.result_wide && key.columns != 1;
+  key.columns = any_columns;
+  key.result_wide = is_wide;
+  if (key.type == dtype::f16) key.type = dtype::f32;
+  for (int k = 0; k < key.operand_count; ++k) {
+    if (key.operand_type[k] == dtype::f16) key.operand_type[k] = dtype::f32;
+    key.wide[k] = key.wide[k] && is_wide;
+  }
+  return key;
+}
+
+/// The operands of a step, and its result, which comes last: the bytes of an element, 0 if it is f16.
+struct half_sides {
+  int operands = 0;
+  std::int64_t bytes[4]{};
+  bool wide[4]{};
+};
+[[nodiscard]] constexpr half_sides half_sides_of(const kernels::block_key& key) {
+  half_sides sides{.operands = key.operand_count};
+  const bool is_wide = key.result_wide && key.columns != 1;
+  const auto bytes = [](dtype type) { return type == dtype::f16 ? 0 : size_of(type); };
+  for (int k = 0; k < key.operand_count; ++k) {
+    sides.bytes[k] = bytes(key.operand_type[k]);
+    sides.wide[k] = key.wide[k] && is_wide;
+  }
+  sides.bytes[3] = bytes(key.type);
+  sides.wide[3] = is_wide;
+  return sides;
+}
+
+/// Rows of elements that are `row` apart, converted to rows without gaps.
+inline void widen_rows(const float16* from, std::int64_t row, std::int64_t rows, std::int64_t columns, float* to) {
+  if (row == columns || rows == 1) return widen_run(from, to, rows * columns);
+  for (std::int64_t r = 0; r < rows; ++r) widen_run(from + r * row, to + r * columns, columns);
+}
+inline void shorten_rows(const float* from, float16* to, std::int64_t row, std::int64_t rows, std::int64_t columns) {
+  if (row == columns || rows == 1) return shorten_run(from, to, rows * columns);
+  for (std::int64_t r = 0; r < rows; ++r) shorten_run(from + r * columns, to + r * row, columns);
+}
+
+inline void widen_block(const kernels::block_call& call, std::int64_t columns) {
+  const kernels::stream from = call.operand[0];
+  const bool is_flat = from.row == columns && call.result.row == columns;
+  const std::int64_t rows = is_flat ? 1 : call.rows;
+  const std::int64_t count = is_flat ? call.rows * columns : columns;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    widen_run(static_cast<const float16*>(from.data) + r * from.row,
+              static_cast<float*>(call.result.data) + r * call.result.row, count);
+  }
+}
+inline void shorten_block(const kernels::block_call& call, std::int64_t columns) {
+  const kernels::stream from = call.operand[0];
+  const bool is_flat = from.row == columns && call.result.row == columns;
+  const std::int64_t rows = is_flat ? 1 : call.rows;
+  const std::int64_t count = is_flat ? call.rows * columns : columns;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    shorten_run(static_cast<const float*>(from.data) + r * from.row,
+                static_cast<float16*>(call.result.data) + r * call.result.row, count);
+  }
+}
+
+/// Runs a step of f32 on a block of which some sides are f16.
+inline void run_through_floats(const kernels::block_call& call, const half_sides& sides,
+                               kernels::block_function floats) {
+  constexpr std::int64_t most = 1024;  // elements of a side, in the first-level cache
+  alignas(64) float room[4][most];
+  const auto at = [](const kernels::stream& side, std::int64_t element, std::int64_t bytes) {
+    return static_cast<void*>(static_cast<char*>(side.data) + element * bytes);
+  };
+  const std::int64_t columns = sides.wide[3] ? call.columns : 1;
+  const std::int64_t width = smaller_of(columns, most);
+  const std::int64_t height = width > 0 ? most / width : 1;
+  for (std::int64_t r = 0; r < call.rows; r += height) {
+    for (std::int64_t c = 0; c < columns; c += width) {
+      kernels::block_call part = call;
+      part.rows = smaller_of(height, call.rows - r);
+      part.columns = smaller_of(width, columns - c);
+      part.first_row += r;
+      part.first_column += c;
+      const auto place = [&](const kernels::stream& side, int k) { return r * side.row + (sides.wide[k] ? c : 0); };
+      const auto columns_of = [&](int k) { return sides.wide[k] ? part.columns : 1; };
+      for (int k = 0; k < sides.operands; ++k) {
+        const kernels::stream& from = call.operand[k];
+        if (sides.bytes[k] != 0) {
+          part.operand[k].data = at(from, place(from, k), sides.bytes[k]);
+          continue;
+        }
+        const auto* const halves = static_cast<const float16*>(at(from, place(from, k), sizeof(float16)));
+        widen_rows(halves, from.row, from.row == 0 ? 1 : part.rows, columns_of(k), &room[k][0]);
+        part.operand[k] = {&room[k][0], from.row == 0 ? 0 : columns_of(k)};
+      }
+      if (sides.bytes[3] != 0) {
+        part.result.data = at(call.result, place(call.result, 3), sides.bytes[3]);
+        floats(part);
+      } else {
+        part.result = {&room[3][0], columns_of(3)};
+        floats(part);
+        shorten_rows(&room[3][0], static_cast<float16*>(at(call.result, place(call.result, 3), sizeof(float16))),
+                     call.result.row, part.rows, columns_of(3));
+      }
+    }
+  }
+}
+
 /// The block kernel of an elementwise op: `Function::apply` computes one element from those of the operands.
 template <class Function> struct elementwise_block {
   using function = Function;
   template <kernels::block_key Key> static void run(const kernels::block_call& call) {
     using result = storage_t<Key.type>;
     constexpr bool wide = result_is_wide<Key>;
-    if constexpr (Key.operand_count == 1) {
+    if constexpr (has_halves(Key)) {
+      run_through_floats(call, half_sides_of(Key), &elementwise_block::template run<with_floats(Key)>);
+    } else if constexpr (Key.operand_count == 1) {
       map_block<Function, Key.columns, wide, result>(call, operand_for<Key, 0>(call.operand[0]));
     } else if constexpr (Key.operand_count == 2) {
       map_block<Function, Key.columns, wide, result>(call, operand_for<Key, 0>(call.operand[0]),
@@ -214,7 +342,26 @@ template <class Function> struct elementwise_block {
 struct same_element {
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a) { return a; }
 };
-/// The block kernel of the ops that only pass a value on.
-using copy_block = elementwise_block<same_element>;
+/// Whether the operand has as many elements as the result: rows of one column have one each.
+[[nodiscard]] constexpr bool keeps_width(const kernels::block_key& key) {
+  return !key.result_wide || key.columns == 1 || key.wide[0];
+}
+/// The block kernel of the ops that only pass a value on: as words of its size, if the types are the same. (A byte that
+/// is a truth value is read as one, since padding may hold any.)
+struct copy_block : elementwise_block<same_element> {
+  template <kernels::block_key Key> static void run(const kernels::block_call& call) {
+    if constexpr (Key.type == Key.operand_type[0] && Key.type != dtype::boolean) {
+      using word = bits_of_t<storage_t<Key.type>>;
+      map_block<same_element, Key.columns, result_is_wide<Key>, word>(
+          call, block_operand < word, Key.wide[0] && Key.columns != 1 > (call.operand[0]));
+    } else if constexpr (Key.type == dtype::f32 && Key.operand_type[0] == dtype::f16 && keeps_width(Key)) {
+      widen_block(call, result_is_wide<Key> ? call.columns : 1);
+    } else if constexpr (Key.type == dtype::f16 && Key.operand_type[0] == dtype::f32 && keeps_width(Key)) {
+      shorten_block(call, result_is_wide<Key> ? call.columns : 1);
+    } else {
+      elementwise_block<same_element>::run<Key>(call);
+    }
+  }
+};
 
 }  // namespace espalier::detail

@@ -199,8 +199,9 @@ template <> struct kernel<&ops::gather> : typed_kernel<&ops::gather>, no_scratch
 
 template <> struct kernel<&ops::scatter_add> : typed_kernel<&ops::scatter_add> {
   static constexpr kernel_types shared[]{
-      of_types(dtype::f32, dtype::i32, dtype::f32), of_types(dtype::f64, dtype::i32, dtype::f64),
-      of_types(dtype::bf16, dtype::i32, dtype::bf16), of_types(dtype::f32, dtype::i32, dtype::bf16)};
+      of_types(dtype::f32, dtype::i32, dtype::f32),   of_types(dtype::f64, dtype::i32, dtype::f64),
+      of_types(dtype::bf16, dtype::i32, dtype::bf16), of_types(dtype::f32, dtype::i32, dtype::bf16),
+      of_types(dtype::f16, dtype::i32, dtype::f16),   of_types(dtype::f32, dtype::i32, dtype::f16)};
 
   static constexpr detail::scatter_scratch room(const kernel_key& key) {
     const std::int64_t bytes = size_of(facts_of(key.type).accumulate);

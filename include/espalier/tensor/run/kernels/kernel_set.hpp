@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/base/dtype.hpp>
+#include <espalier/comm/reduce.hpp>
 #include <espalier/tensor/core/graph/instruction.hpp>
 #include <espalier/tensor/core/partition/row_product.hpp>
 #include <espalier/tensor/run/kernels/kernel.hpp>
@@ -38,7 +39,8 @@ inline constexpr product_types shared_products[]{
     {dtype::bf16, dtype::bf16, dtype::bf16}, {dtype::bf16, dtype::bf16, dtype::f32},
     {dtype::bf16, dtype::f32, dtype::f32},   {dtype::f32, dtype::bf16, dtype::f32},
     {dtype::bf16, dtype::f32, dtype::bf16},  {dtype::f32, dtype::bf16, dtype::bf16},
-    {dtype::f32, dtype::f32, dtype::bf16}};
+    {dtype::f32, dtype::f32, dtype::bf16},   {dtype::f16, dtype::f16, dtype::f16},
+    {dtype::f16, dtype::f16, dtype::f32}};
 inline constexpr int shared_product_count = static_cast<int>(sizeof(shared_products) / sizeof(product_types));
 /// The index in `shared_products`, or -1.
 [[nodiscard]] constexpr int shared_product(dtype a, dtype b, dtype c) {
@@ -55,9 +57,10 @@ struct reduction_types {
   friend constexpr bool operator==(const reduction_types&, const reduction_types&) = default;
 };
 /// Those that kernel sets reduce, by each kind of reduction.
-inline constexpr reduction_types shared_reductions[]{{dtype::f32, dtype::f32},   {dtype::f64, dtype::f64},
-                                                     {dtype::bf16, dtype::bf16}, {dtype::bf16, dtype::f32},
-                                                     {dtype::f32, dtype::bf16},  {dtype::i32, dtype::i32}};
+inline constexpr reduction_types shared_reductions[]{
+    {dtype::f32, dtype::f32},  {dtype::f64, dtype::f64}, {dtype::bf16, dtype::bf16}, {dtype::bf16, dtype::f32},
+    {dtype::f32, dtype::bf16}, {dtype::f16, dtype::f16}, {dtype::f16, dtype::f32},   {dtype::f32, dtype::f16},
+    {dtype::i32, dtype::i32},  {dtype::i64, dtype::i64}};
 inline constexpr int shared_reduction_count = static_cast<int>(sizeof(shared_reductions) / sizeof(reduction_types));
 /// The index in a set's table, or -1.
 [[nodiscard]] constexpr int shared_reduction(reduction kind, dtype from, dtype to) {
@@ -116,6 +119,8 @@ struct kernel_set {
   void (*transpose[4])(const detail::transpose_plan& plan, const void* from, void* to){};
   void (*reduce[4 * shared_reduction_count])(const detail::reduction_plan& plan, const void* from, void* to,
                                              void* scratch){};
+  /// How elements are combined that devices send each other (comm/reducer.hpp).
+  comm::reducer (*reducer)(dtype type, reduction kind) = nullptr;
   /// See `contract` (contraction.hpp) and `row_product` (partition/row_product.hpp).
   struct product {
     void (*contract)(const gemm_plan& plan, const void* a, const void* b, void* c, double alpha, double beta,

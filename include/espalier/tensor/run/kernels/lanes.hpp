@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/base/dtype.hpp>
+#include <espalier/base/half_runs.hpp>
 #include <espalier/base/simd.hpp>
 #include <espalier/config.hpp>
 
@@ -31,11 +32,18 @@ template <class To, int Count, class T> ESPALIER_ALWAYS_INLINE void read_lanes(c
     using computed = computed_t<T>;
     static_assert(sizeof(T) == sizeof(std::uint16_t) && sizeof(computed) == sizeof(std::uint32_t),
                   "formats that are computed in another type are read as words of 16 bits, and widened to 32");
-    using words = lanes<std::uint32_t, Count>;
-    lanes<std::uint16_t, Count> raw;
-    std::memcpy(&raw, from, sizeof(raw));
-    const auto wide = std::bit_cast<lanes<computed, Count>>(
-        T::template widened<lanes<computed, Count>>(__builtin_convertvector(raw, words)));
+    lanes<computed, Count> wide;
+    if constexpr (std::is_same_v<T, float16> && converts_halves(Count)) {
+#if defined(__F16C__)
+      widen_lanes<Count>(from, wide);
+#endif
+    } else {
+      using words = lanes<std::uint32_t, Count>;
+      lanes<std::uint16_t, Count> raw;
+      std::memcpy(&raw, from, sizeof(raw));
+      wide = std::bit_cast<lanes<computed, Count>>(
+          T::template widened<lanes<computed, Count>>(__builtin_convertvector(raw, words)));
+    }
     if constexpr (std::is_same_v<To, computed>) {
       to = wide;
     } else {

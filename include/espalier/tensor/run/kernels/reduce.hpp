@@ -93,10 +93,9 @@ template <reduction Kind, class Acc, class T>
   return fold_lanes<Kind, Acc, width>(a, from + i, count - i);
 }
 
-/// Combines rows into `to`, column by column.
 template <reduction Kind, class Acc, class R, class T>
-ESPALIER_ALWAYS_INLINE void accumulate_rows(R* to, const T* from, std::int64_t rows, std::int64_t row,
-                                            std::int64_t columns) {
+ESPALIER_ALWAYS_INLINE void accumulate_elements(R* to, const T* from, std::int64_t rows, std::int64_t row,
+                                                std::int64_t columns) {
   const auto at = [](const T* x, std::int64_t i) { return element_cast<Acc>(x[i]); };
   std::int64_t r = 0;
   for (; r + 4 <= rows; r += 4) {
@@ -111,6 +110,31 @@ ESPALIER_ALWAYS_INLINE void accumulate_rows(R* to, const T* from, std::int64_t r
     const T* x = from + r * row;
     vector_loop(columns,
                 [=](std::int64_t i) { to[i] = element_cast<R>(combined<Kind>(element_cast<Acc>(to[i]), at(x, i))); });
+  }
+}
+/// f16 as floats, in the same order: so many rows at a time that only the last have no four together.
+template <reduction Kind, class Acc, class R>
+void accumulate_halves(R* to, const float16* from, std::int64_t rows, std::int64_t row, std::int64_t columns) {
+  constexpr std::int64_t most = 1024;
+  alignas(64) float room[most];
+  for (std::int64_t c = 0; c < columns; c += most / 4) {
+    const std::int64_t width = smaller_of(most / 4, columns - c);
+    const std::int64_t height = most / width / 4 * 4;
+    for (std::int64_t r = 0; r < rows; r += height) {
+      const std::int64_t count = smaller_of(height, rows - r);
+      widen_rows(from + r * row + c, row, count, width, &room[0]);
+      accumulate_elements<Kind, Acc>(to + c, static_cast<const float*>(&room[0]), count, width, width);
+    }
+  }
+}
+/// Combines rows into `to`, column by column.
+template <reduction Kind, class Acc, class R, class T>
+ESPALIER_ALWAYS_INLINE void accumulate_rows(R* to, const T* from, std::int64_t rows, std::int64_t row,
+                                            std::int64_t columns) {
+  if constexpr (std::is_same_v<T, float16>) {
+    accumulate_halves<Kind, Acc>(to, from, rows, row, columns);
+  } else {
+    accumulate_elements<Kind, Acc>(to, from, rows, row, columns);
   }
 }
 
@@ -285,29 +309,47 @@ void reduce_tasks(const reduction_plan& plan, const T* from, std::int64_t first,
   }
 }
 
-template <reduction Kind, int Run, class R, class T>
-void reduce_tensor(const reduction_plan& plan, const T* from, R* to, void* scratch) {
-  using acc = accumulator_t<R, Kind>;
+/// `write(at, values, count)` takes the results.
+template <reduction Kind, int Run, class Acc, class T, class Write>
+void reduce_tensor_by(const reduction_plan& plan, const T* from, void* scratch, const Write& write) {
   const std::int64_t work = plan.kept.iterations() * plan.kept.run * plan.gone.iterations() * plan.gone.run;
-  auto* partial = static_cast<acc*>(scratch);
+  auto* partial = static_cast<Acc*>(scratch);
   parallel_ranges(plan.tasks(), work, [&](std::int64_t first, std::int64_t last) {
-    reduce_tasks<Kind, Run, acc>(
+    reduce_tasks<Kind, Run, Acc>(
         plan, from, first, last,
-        [=, &plan](std::int64_t at, std::int64_t split, const acc* values, std::int64_t count) {
+        [=, &plan](std::int64_t at, std::int64_t split, const Acc* values, std::int64_t count) {
           if (plan.splits == 1) {
-            vector_loop(count, [=](std::int64_t i) { to[at + i] = element_cast<R>(values[i]); });
+            write(at, values, count);
           } else {
-            acc* out = partial + split * plan.results + at;
+            Acc* out = partial + split * plan.results + at;
             vector_loop(count, [=](std::int64_t i) { out[i] = values[i]; });
           }
         });
   });
   if (plan.splits == 1) return;
   for (std::int64_t i = 0; i < plan.results; ++i) {
-    acc total = partial[i];
+    Acc total = partial[i];
     for (std::int64_t s = 1; s < plan.splits; ++s) total = combined<Kind>(total, partial[s * plan.results + i]);
-    to[i] = element_cast<R>(total);
+    write(i, &total, 1);
   }
+}
+
+/// Stores results as elements of R.
+template <class R> struct result_writer {
+  R* to;
+  template <class Acc>
+  ESPALIER_ALWAYS_INLINE void operator()(std::int64_t at, const Acc* values, std::int64_t count) const {
+    R* const out = to + at;
+    if constexpr (std::is_same_v<R, float16>) {
+      shorten_run(values, out, count);
+    } else {
+      vector_loop(count, [=](std::int64_t i) { out[i] = element_cast<R>(values[i]); });
+    }
+  }
+};
+template <reduction Kind, int Run, class R, class T>
+void reduce_tensor(const reduction_plan& plan, const T* from, R* to, void* scratch) {
+  reduce_tensor_by<Kind, Run, accumulator_t<R, Kind>>(plan, from, scratch, result_writer<R>{to});
 }
 
 struct reduce_kernel {

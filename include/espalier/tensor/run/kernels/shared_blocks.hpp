@@ -27,11 +27,13 @@ enum class block_signature : std::uint8_t {
 using type_set = std::uint32_t;
 [[nodiscard]] constexpr type_set only(dtype type) { return type_set{1} << static_cast<int>(type); }
 [[nodiscard]] constexpr bool has(type_set set, dtype type) { return (set & only(type)) != 0; }
-inline constexpr type_set shared_floats = only(dtype::f32) | only(dtype::f64) | only(dtype::bf16);
-inline constexpr type_set shared_numbers = shared_floats | only(dtype::i32);
+/// Those of f16 are steps of f32 with conversions around them, and cost next to nothing.
+inline constexpr type_set shared_floats = only(dtype::f32) | only(dtype::f64) | only(dtype::bf16) | only(dtype::f16);
+inline constexpr type_set shared_numbers = shared_floats | only(dtype::i32) | only(dtype::i64);
 /// Random words are compared, shifted and converted.
-inline constexpr type_set shared_words = only(dtype::i32) | only(dtype::u32);
+inline constexpr type_set shared_words = only(dtype::i32) | only(dtype::u32) | only(dtype::i64);
 inline constexpr type_set shared_types = shared_numbers | only(dtype::boolean) | only(dtype::u32);
+inline constexpr type_set all_types = (type_set{1} << dtype_count) - 1;
 
 struct shared_block {
   const op_info* op = nullptr;
@@ -95,13 +97,13 @@ inline constexpr shared_block shared_blocks[]{
     {&ops::not_equal, block_signature::compares, 2, shared_numbers | shared_words},
     {&ops::select, block_signature::selects, 3, shared_numbers},
     {&ops::convert, block_signature::converts, 1, shared_types},
-    {&ops::broadcast, block_signature::same, 1, shared_types},
-    {&ops::reshape, block_signature::same, 1, shared_types},
-    {&ops::copy, block_signature::same, 1, shared_types},
-    {&ops::shard, block_signature::same, 1, shared_types},
-    {&ops::result, block_signature::same, 1, shared_types},
-    {&ops::stop_gradient, block_signature::same, 1, shared_floats},
-    {&ops::constant, block_signature::fills, 0, shared_types},
+    {&ops::broadcast, block_signature::same, 1, all_types},
+    {&ops::reshape, block_signature::same, 1, all_types},
+    {&ops::copy, block_signature::same, 1, all_types},
+    {&ops::shard, block_signature::same, 1, all_types},
+    {&ops::result, block_signature::same, 1, all_types},
+    {&ops::stop_gradient, block_signature::same, 1, all_types},
+    {&ops::constant, block_signature::fills, 0, all_types},
     {&ops::iota, block_signature::counts, 0, only(dtype::f32) | only(dtype::i32)},
     {&ops::reduce, block_signature::reduces, 1, shared_numbers},
     {&ops::reduce_sum, block_signature::reduces, 1, shared_numbers},

@@ -42,6 +42,15 @@ void map_one_by_one(const kernels::block_call& call, Operands... from) {
 /// The block kernel of such a function. What an element becomes does not depend on the others.
 template <class Function> struct two_path_block {
   template <kernels::block_key Key> static void run(const kernels::block_call& call) {
+    if constexpr (has_halves(Key)) {
+      run_through_floats(call, half_sides_of(Key), &two_path_block::template run<with_floats(Key)>);
+    } else {
+      run_in_place<Key>(call);
+    }
+  }
+
+ private:
+  template <kernels::block_key Key> static void run_in_place(const kernels::block_call& call) {
     constexpr bool wide = result_is_wide<Key>;
     const auto map = [&call](auto... from) {
       if (is_usual_block<Function, Key.columns, wide>(call, from...)) {

@@ -4,11 +4,13 @@
 
 #include <espalier/config.hpp>
 
+#include <espalier/base/half_runs.hpp>
 #include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/run/kernels/contraction/plan.hpp>
 #include <espalier/tensor/run/kernels/parallel.hpp>
 
 #include <cstdint>
+#include <type_traits>
 
 namespace espalier::detail {
 
@@ -44,8 +46,14 @@ inline void copy_slice(const copy_axis& row, const copy_axis& column, const From
           for (std::int64_t x = 0; x < count; ++x)
             out[x] = static_cast<To>(static_cast<T>(in[x * column.from]) + beta * static_cast<T>(out[x]));
         } else if (column.from == 1) {
-          ESPALIER_OMP(simd)
-          for (std::int64_t x = 0; x < count; ++x) out[x] = static_cast<To>(static_cast<T>(in[x]));
+          if constexpr (std::is_same_v<From, float16> && std::is_same_v<To, float>) {
+            widen_run(in, out, count);
+          } else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, float16>) {
+            shorten_run(in, out, count);
+          } else {
+            ESPALIER_OMP(simd)
+            for (std::int64_t x = 0; x < count; ++x) out[x] = static_cast<To>(static_cast<T>(in[x]));
+          }
         } else {
           ESPALIER_OMP(simd)
           for (std::int64_t x = 0; x < count; ++x) out[x] = static_cast<To>(static_cast<T>(in[x * column.from]));

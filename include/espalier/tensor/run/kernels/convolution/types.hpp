@@ -17,7 +17,13 @@ namespace espalier::detail {
 
 template <class To, class From> void convert_all(std::int64_t count, const From* from, To* to) {
   parallel_ranges(count, count, [=](std::int64_t first, std::int64_t last) {
-    vector_loop(last - first, [=](std::int64_t i) { to[first + i] = element_cast<To>(from[first + i]); });
+    if constexpr (std::is_same_v<From, float16> && std::is_same_v<To, float>) {
+      widen_run(from + first, to + first, last - first);
+    } else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, float16>) {
+      shorten_run(from + first, to + first, last - first);
+    } else {
+      vector_loop(last - first, [=](std::int64_t i) { to[first + i] = element_cast<To>(from[first + i]); });
+    }
   });
 }
 
@@ -41,12 +47,13 @@ template <class T, class A, class B> void add_product(T& sum, A a, B b) {
 }
 
 /// What kernel sets convolve. The code that does most of the work is one for f32, f64 and bf16 each: it reads the first
-/// operand, and what other types need is converted before and after.
+/// operand, and what other types need, and all f16, is converted before and after.
 inline constexpr kernels::kernel_types shared_convolutions[]{
     kernels::of_types(dtype::f32, dtype::f32, dtype::f32),    kernels::of_types(dtype::f64, dtype::f64, dtype::f64),
     kernels::of_types(dtype::bf16, dtype::bf16, dtype::bf16), kernels::of_types(dtype::f32, dtype::bf16, dtype::bf16),
     kernels::of_types(dtype::f32, dtype::f32, dtype::bf16),   kernels::of_types(dtype::f32, dtype::bf16, dtype::f32),
-    kernels::of_types(dtype::bf16, dtype::f32, dtype::bf16),  kernels::of_types(dtype::bf16, dtype::bf16, dtype::f32)};
+    kernels::of_types(dtype::bf16, dtype::f32, dtype::bf16),  kernels::of_types(dtype::bf16, dtype::bf16, dtype::f32),
+    kernels::of_types(dtype::f16, dtype::f16, dtype::f16),    kernels::of_types(dtype::f32, dtype::f16, dtype::f16)};
 
 /// The type of products, as which operands and results of another type are converted in scratch.
 template <class Key> [[nodiscard]] constexpr dtype product_of(const Key& key) {
@@ -59,10 +66,11 @@ template <kernels::kernel_types Types> struct convolution_types {
   using product = storage_t<product_of(Types)>;
 };
 
-/// Scratch for so many elements of products, and for those of the second operand and of the result that are converted.
+/// Scratch for so many elements of products, and for those of operands and of the result that are converted.
 [[nodiscard]] constexpr std::int64_t product_bytes(const kernels::kernel_key& key, std::int64_t others, bool second) {
   if (!is_floating(key.type)) return 0;
   const dtype product = product_of(key);
+  if (key.operand_type[0] == dtype::f16) others += key.operand_shape[0].elements();
   if (second && key.operand_type[1] != product) others += key.operand_shape[1].elements();
   if (key.type != product) others += key.shape.elements();
   return others * size_of(product);
@@ -77,6 +85,15 @@ template <class Product, class T>
     Product* const converted = std::exchange(scratch, scratch + count);
     convert_all(count, from, converted);
     return converted;
+  }
+}
+/// Those of the first operand, which is read in its own type, but for f16.
+template <class Product, class T>
+[[nodiscard]] const auto* as_first_operand(std::int64_t count, const T* from, Product*& scratch) {
+  if constexpr (std::is_same_v<T, float16>) {
+    return as_products(count, from, scratch);
+  } else {
+    return from;
   }
 }
 /// Calls `f(sums)`, which writes a result as products have it.

@@ -8,6 +8,7 @@
 // do not have (cmake/espalier_kernels.cpp). There the namespace `espalier` itself has another name, since functions of
 // one name are one function for the linker, whichever instructions they are made of.
 #include <espalier/base/fixed_string.hpp>
+#include <espalier/comm/reducer.hpp>
 #include <espalier/tensor/core/partition/ops_by_name.hpp>
 #include <espalier/tensor/run/kernels/contraction.hpp>
 #include <espalier/tensor/run/kernels/kernel_set.hpp>
@@ -208,9 +209,30 @@ template <class Word> void transpose_words(const transpose_plan& plan, const voi
   transpose_planes(plan, static_cast<const Word*>(from), static_cast<Word*>(to));
 }
 
+/// Short results of what is summed in float. Apart, since few are written.
+inline void write_short_results(dtype type, void* to, std::int64_t at, const float* values, std::int64_t count) {
+  if (type == dtype::f16) {
+    result_writer<float16>{static_cast<float16*>(to)}(at, values, count);
+  } else {
+    result_writer<bfloat16>{static_cast<bfloat16*>(to)}(at, values, count);
+  }
+}
+/// Stores results that are kept in Acc until then, in a type that only the call knows: so all of them share the code
+/// that reduces.
+template <class Acc> struct typed_writer {
+  void* to;
+  dtype type;
+  ESPALIER_ALWAYS_INLINE void operator()(std::int64_t at, const Acc* values, std::int64_t count) const {
+    if constexpr (std::is_same_v<Acc, float>) {
+      if (type != dtype::f32) return write_short_results(type, to, at, values, count);
+    }
+    result_writer<Acc>{static_cast<Acc*>(to)}(at, values, count);
+  }
+};
 template <reduction Kind, dtype From, dtype To>
 void reduce_typed(const reduction_plan& plan, const void* from, void* to, void* scratch) {
-  reduce_tensor<Kind, 0>(plan, static_cast<const storage_t<From>*>(from), static_cast<storage_t<To>*>(to), scratch);
+  using acc = accumulator_t<storage_t<To>, Kind>;
+  reduce_tensor_by<Kind, 0, acc>(plan, static_cast<const storage_t<From>*>(from), scratch, typed_writer<acc>{to, To});
 }
 
 template <dtype A, dtype B, dtype C> struct shared_product_functions {
@@ -270,6 +292,7 @@ template <class Word> void add_moves(kernels::kernel_set& set) {
   set.level = level;
   set.block = &find_block;
   set.kernel = &find_kernel;
+  set.reducer = &comm::detail::reducer_among<comm::detail::all_reducers>;
   add_moves<std::uint8_t>(set);
   add_moves<std::uint16_t>(set);
   add_moves<std::uint32_t>(set);

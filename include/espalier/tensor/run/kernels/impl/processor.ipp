@@ -3,6 +3,7 @@
 #pragma once
 
 // Which kernel set a processor gets. Where all files have their own kernels (ESPALIER_OWN_KERNELS), there is none.
+#include <espalier/comm/reducer.hpp>
 #include <espalier/tensor/run/kernels/gemm.hpp>
 #include <espalier/tensor/run/kernels/kernel_set.hpp>
 #if !defined(ESPALIER_OWN_KERNELS)
@@ -12,6 +13,8 @@
 #include <cstdlib>
 
 #if defined(ESPALIER_KERNEL_SETS)
+#include <cpuid.h>
+
 // Each is a `kernel_set` of the library as cmake/espalier_kernels.cpp names it.
 extern "C" const void* espalier_kernels_avx2();
 extern "C" const void* espalier_kernels_avx512();
@@ -21,7 +24,8 @@ namespace espalier::detail {
 
 inline const kernels::kernel_set& choose_kernel_set() {
 #if defined(ESPALIER_OWN_KERNELS)
-  static const kernels::kernel_set base{.tile_rows = tile_sizes<float>::rows};
+  static const kernels::kernel_set base{.reducer = &comm::detail::reducer_among<comm::detail::all_reducers>,
+                                        .tile_rows = tile_sizes<float>::rows};
 #else
   static const kernels::kernel_set base = make_kernel_set(kernels::set_level::base);
 #endif
@@ -31,8 +35,16 @@ inline const kernels::kernel_set& choose_kernel_set() {
   const auto as_set = [](const void* set) -> const kernels::kernel_set& {
     return *static_cast<const kernels::kernel_set*>(set);
   };
+  // Not all compilers know the name of the conversions of f16 (half_runs.hpp).
+  const auto has_f16c = [] {
+    unsigned a = 0;
+    unsigned b = 0;
+    unsigned c = 0;
+    unsigned d = 0;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+  };
   // What x86-64-v4 and x86-64-v3 name.
-  const bool has_avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
+  const bool has_avx2 = has_f16c() && __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
                         __builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0;
   const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") != 0 &&
                           __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512cd") != 0 &&
@@ -54,3 +66,9 @@ const kernel_set& processor_kernels() {
 }
 
 }  // namespace espalier::kernels
+
+namespace espalier::comm {
+
+reducer reducer_of(dtype type, reduction kind) { return kernels::processor_kernels().reducer(type, kind); }
+
+}  // namespace espalier::comm

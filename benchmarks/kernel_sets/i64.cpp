@@ -1,0 +1,7 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#include "rows.hpp"
+
+namespace espalier::benchmarks {
+void measure_i64(kernel_rows& all) { measure_ops<dtype::i64>(all); }
+}  // namespace espalier::benchmarks

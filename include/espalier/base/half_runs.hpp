@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/base/storage.hpp>
+#include <espalier/config.hpp>
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+// Conversions of many f16 elements at once. A loop over `float16` becomes vectors of some twenty integer operations
+// each, since compilers know no instruction for a type of the library's own. Where the flags allow the processor's
+// instructions, these take two. Both make the same bits.
+
+namespace espalier::detail {
+
+/// The elements that one instruction converts; 0: the processor has none.
+#if defined(__F16C__) && defined(__AVX512F__)
+inline constexpr int most_half_lanes = 16;
+#elif defined(__F16C__)
+inline constexpr int most_half_lanes = 8;
+#else
+inline constexpr int most_half_lanes = 0;
+#endif
+
+/// Whether an instruction converts so many.
+[[nodiscard]] constexpr bool converts_halves(int count) {
+  return count <= most_half_lanes && (count == 4 || count == 8 || count == 16);
+}
+
+template <int Count> struct half_lanes {
+  using floats [[gnu::vector_size(Count * sizeof(float))]] = float;
+  /// As they are in memory, at any address of an element.
+  using stored [[gnu::vector_size(Count * sizeof(std::uint16_t)), gnu::may_alias, gnu::aligned(2)]] = std::uint16_t;
+};
+
+#if defined(__F16C__)
+// The intrinsics' header would cost every program 0.25 s.
+template <int Count> ESPALIER_ALWAYS_INLINE void widen_lanes(const void* from, typename half_lanes<Count>::floats& to) {
+  static_assert(converts_halves(Count));
+  asm("vcvtph2ps %1, %0" : "=v"(to) : "m"(*static_cast<const typename half_lanes<Count>::stored*>(from)));
+}
+template <int Count>
+ESPALIER_ALWAYS_INLINE void shorten_lanes(const typename half_lanes<Count>::floats& from, void* to) {
+  static_assert(converts_halves(Count));
+  asm("vcvtps2ph $0, %1, %0" : "=m"(*static_cast<typename half_lanes<Count>::stored*>(to)) : "v"(from));
+}
+
+template <int Count> ESPALIER_ALWAYS_INLINE void widen_some(const float16* from, float* to) {
+  typename half_lanes<Count>::floats wide;
+  widen_lanes<Count>(from, wide);
+  std::memcpy(to, &wide, sizeof(wide));
+}
+template <int Count> ESPALIER_ALWAYS_INLINE void shorten_some(const float* from, float16* to) {
+  typename half_lanes<Count>::floats wide;
+  std::memcpy(&wide, from, sizeof(wide));
+  shorten_lanes<Count>(wide, to);
+}
+#endif
+
+/// The floats of neighbouring elements.
+inline void widen_run(const float16* from, float* to, std::int64_t count) {
+#if defined(__F16C__)
+  constexpr int most = most_half_lanes;
+  std::int64_t i = 0;
+  for (; i + most <= count; i += most) widen_some<most>(from + i, to + i);
+  for (; i + 4 <= count; i += 4) widen_some<4>(from + i, to + i);
+  if (i == count) return;
+  const auto rest = static_cast<std::size_t>(count - i);
+  float16 last[4]{};
+  float wide[4];
+  std::memcpy(static_cast<void*>(&last[0]), from + i, rest * sizeof(float16));
+  widen_some<4>(&last[0], &wide[0]);
+  std::memcpy(to + i, &wide[0], rest * sizeof(float));
+#elif defined(_OPENMP)
+  ESPALIER_OMP(simd)
+  for (std::int64_t i = 0; i < count; ++i) to[i] = from[i];
+#else
+  ESPALIER_VECTORISE
+  for (std::int64_t i = 0; i < count; ++i) to[i] = from[i];
+#endif
+}
+/// The nearest elements to neighbouring floats.
+inline void shorten_run(const float* from, float16* to, std::int64_t count) {
+#if defined(__F16C__)
+  constexpr int most = most_half_lanes;
+  std::int64_t i = 0;
+  for (; i + most <= count; i += most) shorten_some<most>(from + i, to + i);
+  for (; i + 4 <= count; i += 4) shorten_some<4>(from + i, to + i);
+  if (i == count) return;
+  const auto rest = static_cast<std::size_t>(count - i);
+  float wide[4]{};
+  float16 last[4];
+  std::memcpy(&wide[0], from + i, rest * sizeof(float));
+  shorten_some<4>(&wide[0], &last[0]);
+  std::memcpy(static_cast<void*>(to + i), &last[0], rest * sizeof(float16));
+#elif defined(_OPENMP)
+  ESPALIER_OMP(simd)
+  for (std::int64_t i = 0; i < count; ++i) to[i] = float16(from[i]);
+#else
+  ESPALIER_VECTORISE
+  for (std::int64_t i = 0; i < count; ++i) to[i] = float16(from[i]);
+#endif
+}
+
+/// Elements as floats: where they are, or converted in `room`.
+template <class T>
+[[nodiscard]] ESPALIER_ALWAYS_INLINE const auto* as_floats(const T* from, std::int64_t count, float* room) {
+  if constexpr (std::is_same_v<T, float16>) {
+    widen_run(from, room, count);
+    return static_cast<const float*>(room);
+  } else {
+    return from;
+  }
+}
+
+}  // namespace espalier::detail
