@@ -40,19 +40,19 @@ struct scan_writer {
   template <class Body>
   scanned write_loop(builder& b, int count, const ids& initial, const ids& stacked, Body body, int depth) const {
     const auto level = static_cast<std::size_t>(depth);
-    emit::loop_begin(b, count, reverse, level < recompute.size() && recompute[level]);
+    emit::region_begin(b, count, reverse, level < recompute.size() && recompute[level]);
     ids carries;
     ids slices;
-    for (const int id : initial) carries.push_back(emit::loop_carry(b, id));
+    for (const int id : initial) carries.push_back(emit::region_parameter(b, id));
     for (const int id : stacked) slices.push_back(emit::loop_slice(b, id));
     const scanned made = body(b, carries, slices);
     ids next;
     for (std::size_t k = 0; k < carries.size(); ++k) {
-      next.push_back(emit::loop_next(b, carries[k], made.carries[k]));
+      next.push_back(emit::region_yield(b, carries[k], made.carries[k]));
     }
-    emit::loop_end(b);
+    emit::region_end(b);
     scanned result;
-    for (const int id : next) result.carries.push_back(emit::loop_result(b, id));
+    for (const int id : next) result.carries.push_back(emit::region_result(b, id));
     for (const int id : made.outputs) result.outputs.push_back(emit::loop_stack(b, id));
     return result;
   }
@@ -405,9 +405,9 @@ TEST_CASE("scan: the gradient of a loop's sum, where the cotangent is the same i
   random_source random(16);
   check_gradients({random_tensor(random, extents_of({3, 2})), random_tensor(random, extents_of({2}))},
                   [](builder& b, const ids& a) {
-                    emit::loop_begin(b, 3, false, false);
+                    emit::region_begin(b, 3, false, false);
                     const int sum = emit::add(b, emit::loop_slice(b, a[0]), a[1]);
-                    emit::loop_end(b);
+                    emit::region_end(b);
                     return emit::loop_sum(b, sum);
                   });
 }
@@ -504,8 +504,8 @@ TEST_CASE("scan: what does not change in the body is not kept for each iteration
     builder b;
     const int w = emit::argument(b, dtype::f64, extents_of({6, 3}), 0);
     const int stacked = emit::argument(b, dtype::f64, extents_of({4, 3, 3}), 1);
-    emit::loop_begin(b, 4, false, false);
-    const int carry = emit::loop_carry(b, emit::slice(b, w, 0, 0, 3));
+    emit::region_begin(b, 4, false, false);
+    const int carry = emit::region_parameter(b, emit::slice(b, w, 0, 0, 3));
     const int first = emit::slice(b, w, 0, 3, 3);
     const int row = emit::slice(b, w, 0, 2, 1);
     const int factor =
@@ -513,9 +513,9 @@ TEST_CASE("scan: what does not change in the body is not kept for each iteration
                                 emit::broadcast_along(b, emit::reshape(b, row, extents_of({3})), extents_of({3, 3}), 2))
                : first;
     const int next =
-        emit::loop_next(b, carry, emit::multiply(b, emit::multiply(b, factor, carry), emit::loop_slice(b, stacked)));
-    emit::loop_end(b);
-    const int loss = emit::reduce_sum(b, emit::loop_result(b, next), 3);
+        emit::region_yield(b, carry, emit::multiply(b, emit::multiply(b, factor, carry), emit::loop_slice(b, stacked)));
+    emit::region_end(b);
+    const int loss = emit::reduce_sum(b, emit::region_result(b, next), 3);
     int gradients[2];
     const int wanted[2]{w, stacked};
     differentiate(b, loss, &wanted[0], 2, &gradients[0]);
@@ -526,7 +526,7 @@ TEST_CASE("scan: what does not change in the body is not kept for each iteration
     for (const instruction& i : normal.code) {
       if (i.op != &ops::loop_stack) continue;
       // The gradient by the stacked argument is a stack, and belongs to a reverse loop.
-      if (!attributes_of<loop_attributes>(normal.code[normal.code[i.operand[0]].loop]).reverse) ++kept;
+      if (!attributes_of<region_attributes>(normal.code[normal.code[i.operand[0]].region]).reverse) ++kept;
     }
     CHECK(kept == 2);  // the carry, and its product with the factor
     random_source random(5);

@@ -237,7 +237,7 @@ constexpr list<int> replay(builder& b, graph_view g, const int* given, bool adds
       int& operand = i.operand_at(k, b.result().further.data());
       operand = number[operand];
     }
-    if (i.loop >= 0) i.loop = number[i.loop];
+    if (i.region >= 0) i.region = number[i.region];
     if (i.annotation >= 0) i.annotation += annotations;
     if (structure_of(i) != structure::result) {
       number[id] = b.result().code.push_back(i);

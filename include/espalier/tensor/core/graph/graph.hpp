@@ -9,7 +9,7 @@
 
 namespace espalier {
 
-/// A program as a value, in execution order. The body of a loop is between its `loop_begin` and `loop_end`. Grows
+/// A program as a value, in execution order. The body of a region is between its `region_begin` and `region_end`. Grows
 /// freely inside a constant evaluation; `fixed_graph` outlives one.
 struct graph {
   detail::list<instruction> code;

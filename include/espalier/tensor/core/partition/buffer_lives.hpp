@@ -29,12 +29,12 @@ class buffer_lives {
       const int at = s_.launch_of[id];
       if (at >= 0 && buffers_.root[id] >= 0) use(id, id, at);
       if (collects(structure_of(i))) {
-        const int loop = g_[i.operand[0]].loop;
-        live(buffers_.root[id], s_.launch_of[loop]);
-        live(buffers_.root[id], s_.launch_of[program_.end_of[loop]]);
-      } else if (structure_of(i) == structure::loop_carry) {
+        const int region = g_[i.operand[0]].region;
+        live(buffers_.root[id], s_.launch_of[region]);
+        live(buffers_.root[id], s_.launch_of[program_.end_of[region]]);
+      } else if (structure_of(i) == structure::region_parameter) {
         // The buffer lives until its loop ends: there the value that is passed on is copied into it.
-        live(buffers_.root[id], s_.launch_of[i.loop]);
+        live(buffers_.root[id], s_.launch_of[i.region]);
       }
       program_.for_each_read(id, [this](int value, int reader, int launch) { read(value, reader, launch); });
     }
@@ -57,7 +57,7 @@ class buffer_lives {
       buffers_.within[id] = target;
       const int root = buffers_.root[i.operand[0]];
       if (i.operand_count == 2 && root == i.operand[1]) continue;  // the argument as it is, or reshaped
-      const bool plain = root >= 0 && buffers_.is_plain(root) && !halos_.is_enlarged(root) && g_[root].loop < 0 &&
+      const bool plain = root >= 0 && buffers_.is_plain(root) && !halos_.is_enlarged(root) && g_[root].region < 0 &&
                          bytes_of(g_[root]) == bytes_of(i);
       if (!plain || (i.operand_count == 2 && !may_overwrite(root, i.operand[1]))) {
         buffers_.copied[id] = true;
@@ -88,8 +88,8 @@ class buffer_lives {
       live(root, s_.launches[at].region_end);
       live(root, first_of_region(at));
     }
-    for (int loop = g_[reader].loop; loop >= 0 && loop != g_[root].loop; loop = g_[loop].loop) {
-      live(root, s_.launch_of[program_.end_of[loop]]);
+    for (int region = g_[reader].region; region >= 0 && region != g_[root].region; region = g_[region].region) {
+      live(root, s_.launch_of[program_.end_of[region]]);
     }
   }
 

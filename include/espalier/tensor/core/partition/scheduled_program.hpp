@@ -13,7 +13,7 @@ struct scheduled_program {
   constexpr scheduled_program(graph_view graph, const schedule_view& schedule)
       : g(graph), s(schedule), end_of(graph.size, -1) {
     for (int id = 0; id < g.size; ++id) {
-      if (structure_of(g[id]) == structure::loop_end) end_of[g[id].operand[0]] = id;
+      if (structure_of(g[id]) == structure::region_end) end_of[g[id].operand[0]] = id;
     }
   }
 
@@ -22,9 +22,9 @@ struct scheduled_program {
     const instruction& i = g[id];
     const int at = s.launch_of[id];
     if (collects(structure_of(i))) {
-      f(i.operand[0], i.operand[0], s.launch_of[end_of[g[i.operand[0]].loop]]);
-    } else if (structure_of(i) == structure::loop_carry) {
-      f(i.operand[0], i.loop, s.launch_of[i.loop]);
+      f(i.operand[0], i.operand[0], s.launch_of[end_of[g[i.operand[0]].region]]);
+    } else if (structure_of(i) == structure::region_parameter) {
+      f(i.operand[0], i.region, s.launch_of[i.region]);
     } else if (at >= 0) {
       // A result's second operand only names the argument whose place it takes.
       const int read_operands = structure_of(i) == structure::result ? 1 : i.operand_count;
@@ -34,7 +34,7 @@ struct scheduled_program {
 
   graph_view g;
   schedule_view s;
-  /// The `loop_end` of each `loop_begin`.
+  /// The `region_end` of each `region_begin`.
   list<int> end_of;
 };
 

@@ -211,8 +211,8 @@ class scheduler {
     // Carries are passed on when the body is complete, and results handed out when the program is: all at once, since
     // one may be what another one is about to overwrite.
     const structure role = structure_of(i);
-    if (role == structure::loop_next || role == structure::result || is_made_before(i)) return;
-    if (marks_loop(role)) {
+    if (role == structure::region_yield || role == structure::result || is_made_before(i)) return;
+    if (marks_region(role)) {
       close_all();
       single(id);
     } else if (is_virtual(id)) {
@@ -267,10 +267,10 @@ class scheduler {
   constexpr void find_last_launches() {
     list<int> last(g_.size, -1);
     for (int id = 0; id < g_.size; ++id) {
-      if (structure_of(g_[id]) == structure::loop_end) last[g_[id].operand[0]] = result_.launch_of[id];
+      if (structure_of(g_[id]) == structure::region_end) last[g_[id].operand[0]] = result_.launch_of[id];
     }
     for (int id = 0; id < g_.size; ++id) {
-      if (structure_of(g_[id]) == structure::loop_next) result_.launch_of[id] = last[g_[id].loop];
+      if (structure_of(g_[id]) == structure::region_yield) result_.launch_of[id] = last[g_[id].region];
     }
   }
 

@@ -113,7 +113,7 @@ class normalisation {
       } else if (i.op->facts.passes_operands) {
         become_alias(i, i.operand[0]);
       }
-      if (structure_of(i) == structure::loop_end) {
+      if (structure_of(i) == structure::region_end) {
         end_of_[i.operand[0]] = id;
         if (i.operand_count > 1) i.operand[1] = stand_for_[i.operand[1]];
         continue;
@@ -128,7 +128,7 @@ class normalisation {
           operand = target;
         }
       }
-      if (structure_of(i) == structure::loop_next) {
+      if (structure_of(i) == structure::region_yield) {
         next_of_[i.operand[0]] = id;
       } else if (i.operand_count == 1 && is_alias(id)) {
         if (!stays_.empty() && stays_[id]) {
@@ -144,7 +144,7 @@ class normalisation {
   /// differentiate.
   static constexpr void become_alias(instruction& i, int operand) {
     instruction alias = builder::make(ops::stop_gradient, i.type, i.shape, operand);
-    alias.loop = i.loop;
+    alias.region = i.region;
     alias.where = i.where;
     alias.label = i.label;
     i = alias;
@@ -153,9 +153,10 @@ class normalisation {
   /// True if the alias stays, as a copy. A stack or sum collects values of its own loop, not of the outside; and a
   /// carry that is passed on as another one would be overwritten on the way.
   [[nodiscard]] constexpr bool needs_own_buffer(const instruction& i, int k, int target) const {
-    if (is_collected(i)) return code_[target].loop != code_[i.operand[0]].loop;
-    return structure_of(i) == structure::loop_next && k == 1 && structure_of(code_[target]) == structure::loop_carry &&
-           code_[target].loop == i.loop && target != i.operand[0];
+    if (is_collected(i)) return code_[target].region != code_[i.operand[0]].region;
+    return structure_of(i) == structure::region_yield && k == 1 &&
+           structure_of(code_[target]) == structure::region_parameter && code_[target].region == i.region &&
+           target != i.operand[0];
   }
 
   constexpr void bypass(int id, int target) {
@@ -191,11 +192,11 @@ class normalisation {
       work_.pop_back();
       const instruction& i = code_[id];
       for (int k = 0; k < i.operand_count; ++k) want(i.operand_at(k, further()));
-      if (i.loop >= 0) want(i.loop);
-      if (structure_of(i) == structure::loop_begin && code_[end_of_[id]].operand_count > 1)
+      if (i.region >= 0) want(i.region);
+      if (structure_of(i) == structure::region_begin && code_[end_of_[id]].operand_count > 1)
         want(code_[end_of_[id]].operand[1]);
       for (int next = id + 1; next < g_.size && is_further_result(code_[next]); ++next) want(next);
-      if (structure_of(i) == structure::loop_carry && next_of_[id] >= 0) want(next_of_[id]);
+      if (structure_of(i) == structure::region_parameter && next_of_[id] >= 0) want(next_of_[id]);
     }
   }
 
@@ -205,11 +206,11 @@ class normalisation {
       if (!alive_[id]) continue;
       const instruction& i = code_[id];
       if (is_collected(i)) {
-        int& head = collected_[code_[i.operand[0]].loop];
+        int& head = collected_[code_[i.operand[0]].region];
         following_[id] = head;
         head = id;
       } else {
-        int& head = head_[i.loop < 0 ? g_.size : i.loop];
+        int& head = head_[i.region < 0 ? g_.size : i.region];
         following_[id] = head;
         head = id;
       }
@@ -227,7 +228,7 @@ class normalisation {
         looks_.push_back(id);
         continue;
       }
-      if (structure_of(code_[id]) != structure::loop_begin) {
+      if (structure_of(code_[id]) != structure::region_begin) {
         emit(id);
         continue;
       }
@@ -242,9 +243,9 @@ class normalisation {
   }
 
   /// The last of those listed, which are those of this loop.
-  constexpr void emit_looks(int loop) {
+  constexpr void emit_looks(int region) {
     int first = looks_.size();
-    while (first > 0 && code_[looks_[first - 1]].loop == loop) --first;
+    while (first > 0 && code_[looks_[first - 1]].region == region) --first;
     for (int n = first; n < looks_.size(); ++n) emit(looks_[n]);
     looks_.resize(first);
   }
@@ -255,7 +256,7 @@ class normalisation {
       int& operand = i.operand_at(k, further());
       operand = number_[operand];
     }
-    if (i.loop >= 0) i.loop = number_[i.loop];
+    if (i.region >= 0) i.region = number_[i.region];
     number_[id] = result_.code.push_back(i);
   }
 
@@ -286,8 +287,8 @@ class normalisation {
 ///    used, a carry if its last value or its use in the body is;
 ///  - `stop_gradient`, and ops that change neither shape nor type, are passed by;
 ///  - loop-invariant code is before its loop, see `hoist`;
-///  - each `loop_stack` and `loop_sum` comes directly after the `loop_end` of its value's loop;
-///  - between a `loop_begin` and its `loop_end` are only instructions of that loop or of loops inside it.
+///  - each `loop_stack` and `loop_sum` comes directly after the `region_end` of its value's loop;
+///  - between a `region_begin` and its `region_end` are only instructions of that loop or of loops inside it.
 /// Annotations keep their numbers. A label moves on to the value it named.
 [[nodiscard]] constexpr graph normalise(graph_view g) { return detail::normalisation(g).run(); }
 

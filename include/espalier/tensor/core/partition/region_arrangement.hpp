@@ -8,10 +8,10 @@
 namespace espalier::detail {
 
 /// Moves an instruction that is inside a loop without belonging to it before that loop.
-class loop_arrangement {
+class region_arrangement {
  public:
   /// Both are put in order by `run`: the instructions of a program, and what goes with each.
-  constexpr loop_arrangement(graph& program, list<int>& origin)
+  constexpr region_arrangement(graph& program, list<int>& origin)
       : code_(program.code),
         further_(program.further.data()),
         origin_(origin),
@@ -24,8 +24,8 @@ class loop_arrangement {
     const int size = code_.size();
     for (int id = size - 1; id >= 0; --id) {
       const instruction& i = code_[id];
-      if (structure_of(i) == structure::loop_end) end_[i.operand[0]] = id;
-      int& head = head_[i.loop < 0 ? size : i.loop];
+      if (structure_of(i) == structure::region_end) end_[i.operand[0]] = id;
+      int& head = head_[i.region < 0 ? size : i.region];
       next_[id] = head;
       head = id;
     }
@@ -42,7 +42,7 @@ class loop_arrangement {
     while (cursor >= 0 && cursor < last) {
       const int id = cursor;
       cursor = next_[id];
-      if (structure_of(code_[id]) == structure::loop_begin) {
+      if (structure_of(code_[id]) == structure::region_begin) {
         arrange(cursor, end_[id]);
         emit(id);
         int body = head_[id];
@@ -59,7 +59,7 @@ class loop_arrangement {
       int& operand = i.operand_at(k, further_);
       operand = number_[operand];
     }
-    if (i.loop >= 0) i.loop = number_[i.loop];
+    if (i.region >= 0) i.region = number_[i.region];
     number_[id] = arranged_.push_back(i);
     origin_made_.push_back(origin_[id]);
   }
