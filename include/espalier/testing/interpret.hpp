@@ -42,7 +42,7 @@ class device_state {
     } else if (structure_of(self) == structure::loop_slice) {
       slice(id);
     } else if (structure_of(self) == structure::region_result) {
-      (*this)[id] = (*this)[g_[self.operand[0]].operand[0]];
+      (*this)[id] = (*this)[parameter_of(g_[yield_of_result(self)])];
     } else if (structure_of(self) != structure::region_parameter && structure_of(self) != structure::region_yield &&
                !is_further_result(self)) {
       evaluate(id, boxes);
@@ -51,8 +51,8 @@ class device_state {
 
   void start_region(const region& of) {
     for (const int next : of.yields) {
-      const int carry = g_[next].operand[0];
-      (*this)[carry] = (*this)[g_[carry].operand[0]];
+      const int carry = parameter_of(g_[next]);
+      (*this)[carry] = (*this)[initial_of(g_[carry])];
     }
     for (const int id : of.collected) (*this)[id] = zeros(g_[id].shape);
   }
@@ -68,9 +68,9 @@ class device_state {
       for (std::size_t i = 0; i < from.size(); ++i) (*this)[id].data[start + i] += from[i];
     }
     std::vector<tensor_value> passed;
-    for (const int next : of.yields) passed.push_back((*this)[g_[next].operand[1]]);
+    for (const int next : of.yields) passed.push_back((*this)[yielded_by(g_[next])]);
     for (std::size_t k = 0; k < passed.size(); ++k)
-      (*this)[g_[of.yields[static_cast<int>(k)]].operand[0]] = std::move(passed[k]);
+      (*this)[parameter_of(g_[of.yields[static_cast<int>(k)]])] = std::move(passed[k]);
   }
 
  private:

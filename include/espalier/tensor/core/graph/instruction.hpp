@@ -18,8 +18,8 @@ struct op_info;
 /// their graph, so that all others stay small.
 inline constexpr int inline_operands = 4;
 
-/// One operation on tensors. Operands and the enclosing loop are indices into the graph's code, always smaller than
-/// the instruction's own index, except that a `region_begin` is its own loop's name.
+/// One operation on tensors. Operands and the enclosing region are indices into the graph's code, always smaller than
+/// the instruction's own index, except that a `region_begin` is its own region's name.
 struct instruction {
   const op_info* op = nullptr;
   dtype type = dtype::f32;

@@ -29,23 +29,15 @@ class region_agreement {
         agreed_(g.size, 0),
         source_for_(g.size, -1),
         follows_sources_(g.size, false),
-        next_of_(g.size, -1),
         number_(g.size, -1) {}
 
   /// Whether there is a region for which it is not known how often it runs.
   [[nodiscard]] static constexpr bool is_possible(const mesh_shape& mesh, graph_view g) {
-    if (mesh.devices() == 1) return false;
-    for (int id = 0; id < g.size; ++id) {
-      if (structure_of(g[id]) == structure::region_begin && g[id].operand_count > 0) return true;
-    }
-    return false;
+    return mesh.devices() > 1 && has_uncounted_regions(g);
   }
 
   /// True if there is such a value.
   constexpr bool find() {
-    for (int id = 0; id < g_.size; ++id) {
-      if (structure_of(g_[id]) == structure::region_yield) next_of_[g_[id].operand[0]] = id;
-    }
     for (int id = 0; id < g_.size; ++id) {
       if (const axis_mask axes = axes_of(id); axes != 0) demand(g_[id].region, axes);
     }
@@ -169,7 +161,7 @@ class region_agreement {
         open.push_back(other);
       };
       for (int k = 0; k < i.operand_count; ++k) read(g_.operand_at(i, k));
-      if (structure_of(i) == structure::region_parameter) read(next_of_[id]);
+      if (structure_of(i) == structure::region_parameter) read(regions_.yield_of(id));
       // What a loop leaves behind follows from the number of its iterations.
       if (reads_region(structure_of(i))) demand(g_[i.operand[0]].region, axes);
     }
@@ -231,8 +223,6 @@ class region_agreement {
   list<int> source_for_;
   /// What is computed on the way from such values to one that decides.
   list<bool> follows_sources_;
-  /// The `region_yield` of each carry.
-  list<int> next_of_;
   /// Regions whose axes have grown.
   list<int> work_;
   list<int> number_;

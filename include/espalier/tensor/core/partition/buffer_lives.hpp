@@ -24,18 +24,17 @@ class buffer_lives {
   [[nodiscard]] constexpr int last(int root) const { return last_[root]; }
 
   constexpr void find_lives() {
+    for (const region& one : program_.regions) {
+      for (const int id : one.collected) {
+        live(buffers_.root[id], program_.begins_at(one.first));
+        live(buffers_.root[id], program_.ends_at(one.first));
+      }
+      // A parameter's buffer lives until the region ends: there the value that is passed on is copied into it.
+      for (const int id : one.parameters) live(buffers_.root[id], program_.begins_at(one.first));
+    }
     for (int id = 0; id < g_.size; ++id) {
-      const instruction& i = g_[id];
       const int at = s_.launch_of[id];
       if (at >= 0 && buffers_.root[id] >= 0) use(id, id, at);
-      if (collects(structure_of(i))) {
-        const int region = g_[i.operand[0]].region;
-        live(buffers_.root[id], s_.launch_of[region]);
-        live(buffers_.root[id], s_.launch_of[program_.end_of[region]]);
-      } else if (structure_of(i) == structure::region_parameter) {
-        // The buffer lives until its loop ends: there the value that is passed on is copied into it.
-        live(buffers_.root[id], s_.launch_of[i.region]);
-      }
       program_.for_each_read(id, [this](int value, int reader, int launch) { read(value, reader, launch); });
     }
   }
@@ -89,7 +88,7 @@ class buffer_lives {
       live(root, first_of_region(at));
     }
     for (int region = g_[reader].region; region >= 0 && region != g_[root].region; region = g_[region].region) {
-      live(root, s_.launch_of[program_.end_of[region]]);
+      live(root, program_.ends_at(region));
     }
   }
 

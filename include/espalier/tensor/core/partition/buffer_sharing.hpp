@@ -80,8 +80,8 @@ class buffer_sharing {
  private:
   /// What a branch hands out is computed where its result is, if the branch does not read what was there before.
   constexpr void compute_in_place(int next) {
-    const int carry = g_[next].operand[0];
-    const int value = g_[next].operand[1];
+    const int carry = parameter_of(g_[next]);
+    const int value = yielded_by(g_[next]);
     if (value == carry || g_[value].region != g_[carry].region || structure_of(g_[value]) != structure::none) return;
     for (const int one : {value, buffers_.root[carry]}) {
       if (one < 0 || buffers_.root[one] != one || !buffers_.is_plain(one) || halos_.is_enlarged(one)) return;

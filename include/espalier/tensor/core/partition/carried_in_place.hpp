@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/partition/halo_room.hpp>
 #include <espalier/tensor/core/partition/overwritten_values.hpp>
 #include <espalier/tensor/core/partition/scheduled_program.hpp>
@@ -19,8 +20,8 @@ class carried_in_place {
 
   /// Whether a fused chain may write the value that `region_yield` instruction `next` passes on over the carry.
   [[nodiscard]] constexpr bool may_overwrite_carry(int next) const {
-    const int carry = g_[next].operand[0];
-    const int value = g_[next].operand[1];
+    const int carry = parameter_of(g_[next]);
+    const int value = yielded_by(g_[next]);
     if (value == carry || g_[value].region != g_[carry].region || structure_of(g_[value]) != structure::none)
       return false;
     for (const int one : {carry, value}) {

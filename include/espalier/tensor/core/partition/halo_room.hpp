@@ -78,8 +78,8 @@ class halo_room {
   /// Whether a carry that keeps its neighbours' rows around it and the value that takes its place can have a buffer of
   /// two halves, and change halves in every iteration: then nothing is copied.
   [[nodiscard]] constexpr bool may_alternate(int next) const {
-    const int carry = g_[next].operand[0];
-    const int value = g_[next].operand[1];
+    const int carry = parameter_of(g_[next]);
+    const int value = yielded_by(g_[next]);
     if (!is_enlarged(carry) || around_[carry].alternates_in >= 0) return false;
     const int region = g_[carry].region;
     const bool is_own = buffers_.root[carry] == carry && buffers_.root[value] == value && carry != value;
@@ -98,8 +98,8 @@ class halo_room {
   }
   /// Gives a carry and the value that takes its place one buffer of two halves.
   constexpr void alternate(int next) {
-    const int carry = g_[next].operand[0];
-    const int value = g_[next].operand[1];
+    const int carry = parameter_of(g_[next]);
+    const int value = yielded_by(g_[next]);
     around_[carry].alternates_in = g_[carry].region;
     around_[carry].before = larger_of(around_[carry].before, around_[value].before);
     around_[carry].after = larger_of(around_[carry].after, around_[value].after);

@@ -72,9 +72,11 @@ class loop_accumulations {
   constexpr bool run() {
     list_readers();
     // Outer loops come first: what passes through an inner one belongs to the outer.
-    for (int id = 0; id < g_.size; ++id) {
-      if (structure_of(g_[id]) != structure::region_parameter || of_[id] >= 0) continue;
-      if (may_repeat(attributes_of<region_attributes>(g_[g_[id].region]))) grow(id);
+    for (const region& one : region_table(g_)) {
+      if (!may_repeat(attributes_of<region_attributes>(g_[one.first]))) continue;
+      for (const int id : one.parameters) {
+        if (of_[id] < 0) grow(id);
+      }
     }
     for (bool is_stable = false; !is_stable;) {
       is_stable = true;
@@ -104,8 +106,8 @@ class loop_accumulations {
   /// Whether a region_result is where an accumulation ends.
   [[nodiscard]] constexpr bool is_end(int id) const {
     if (structure_of(g_[id]) != structure::region_result) return false;
-    const int next = g_[id].operand[0];
-    return of_[next] >= 0 && found_[of_[next]].carry == g_[next].operand[0];
+    const int next = yield_of_result(g_[id]);
+    return of_[next] >= 0 && found_[of_[next]].carry == parameter_of(g_[next]);
   }
   /// Whether a value is one that changes nothing, in every element.
   [[nodiscard]] constexpr bool is_nothing(int id) const {
@@ -181,7 +183,8 @@ class loop_accumulations {
     switch (structure_of(i)) {
       case structure::region_yield:
       case structure::region_parameter: return join(reader, number);
-      case structure::region_result: return g_[i.operand[0]].operand[0] == found_[number].carry || join(reader, number);
+      case structure::region_result:
+        return parameter_of(g_[yield_of_result(i)]) == found_[number].carry || join(reader, number);
       case structure::none: return i.region == g_[value].region && join(reader, number);
       default: return false;
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/base/light_std/extremes.hpp>
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/partition/lacking.hpp>
 #include <espalier/tensor/core/partition/messages.hpp>
 #include <espalier/tensor/core/partition/partition.hpp>
@@ -35,7 +36,8 @@ class collective_merger {
         read_in_(g.size, -1),
         readers_(g.size, 0),
         is_late_(g.size, true),
-        classes_in_(g.size + 1, -1) {}
+        classes_in_(g.size + 1, -1),
+        regions_(g) {}
 
   constexpr graph run() {
     result_.code.reserve(g_.size);
@@ -146,7 +148,7 @@ class collective_merger {
       if (i.op->facts.looks) looks_.push_back(id);
       if (may_wait(id)) join_class(id);
       // What decides whether a loop goes on is read in it.
-      const int region = structure_of(i) == structure::region_end ? i.operand[0] : i.region;
+      const int region = reads_in(i);
       if (region < 0 || reads_region(structure_of(i))) continue;
       for (int k = 0; k < i.operand_count; ++k) {
         const int o = g_.operand_at(i, k);
@@ -206,30 +208,24 @@ class collective_merger {
 
   constexpr void visit(int id) {
     const instruction& i = g_[id];
-    if (structure_of(i) == structure::result || i.op->facts.looks) return;
-    if (structure_of(i) == structure::region_yield) {
-      // They stay together at the end of the body, after every collective that one of them needs.
-      passed_on_.push_back(id);
-      return;
-    }
+    const structure part = structure_of(i);
+    // Yields stay together at the end of the body, after every collective that one of them needs.
+    if (part == structure::result || part == structure::region_yield || i.op->facts.looks) return;
     for (int k = 0; k < i.operand_count; ++k) need(g_.operand_at(i, k));
-    if (structure_of(i) == structure::region_begin) {
+    if (part == structure::region_begin) {
       for (int c = classes_in_[i.region + 1]; c >= 0; c = classes_[c].sibling) {
         if (is_read_in(classes_[c], id)) close(c);
       }
-    } else if (structure_of(i) == structure::region_end) {
-      const int begin = i.operand[0];
-      close_all(begin);
-      int first = passed_on_.size();
-      while (first > 0 && g_[passed_on_[first - 1]].region == begin) --first;
+    } else if (part == structure::region_end) {
+      const region& ended = regions_.beginning_at(ended_by(i));
+      close_all(ended.first);
       look();
-      open_region_ = g_[begin].region;
-      for (int n = first; n < passed_on_.size(); ++n) place(passed_on_[n]);
-      passed_on_.resize(first);
+      open_region_ = ended.parent;
+      for (const int yield : ended.yields) place(yield);
     }
     if (class_of_[id] < 0) {
       place(id);
-      if (structure_of(i) == structure::region_begin) open_region_ = id;
+      if (part == structure::region_begin) open_region_ = id;
     } else {
       if (!has_room(classes_[class_of_[id]], id)) close(class_of_[id]);
       join(id);
@@ -411,8 +407,7 @@ class collective_merger {
   list<alike> classes_;
   /// One of the classes in each loop; the outside of all loops is first.
   list<int> classes_in_;
-  /// The `region_yield`s of all open loops.
-  list<int> passed_on_;
+  region_table regions_;
   list<int> gathered_;
   /// The instructions that look at values and have no place yet, and the innermost open loop.
   list<int> looks_;

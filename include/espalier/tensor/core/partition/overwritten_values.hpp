@@ -14,12 +14,11 @@ class overwritten_values {
  public:
   constexpr overwritten_values(const scheduled_program& program, const shared_buffers& buffers)
       : g_(program.g), s_(program.s), buffers_(buffers) {
-    for (int id = 0; id < g_.size; ++id) {
-      const bool is_branch =
-          structure_of(g_[id]) == structure::region_begin && region_kind_of(g_[id]) == region_kind::branch;
-      overwrites_ = overwrites_ || g_[id].op->facts.overwrites >= 0 || is_branch;
-      has_carries_ = has_carries_ || structure_of(g_[id]) == structure::region_parameter;
+    for (const region& one : program.regions) {
+      overwrites_ = overwrites_ || one.kind == region_kind::branch;
+      has_carries_ = has_carries_ || !one.parameters.empty();
     }
+    for (int id = 0; id < g_.size; ++id) overwrites_ = overwrites_ || g_[id].op->facts.overwrites >= 0;
     if (overwrites_ || has_carries_) find(program);
   }
 
@@ -55,7 +54,7 @@ class overwritten_values {
       const instruction& i = g_[id];
       program.for_each_read(id, [&](int value, int /*reader*/, int at) {
         // A carry that is passed on is named, not read.
-        if (structure_of(i) == structure::region_yield && value == i.operand[0] && value != i.operand[1]) return;
+        if (structure_of(i) == structure::region_yield && value == parameter_of(i) && value != yielded_by(i)) return;
         for (;; value = g_[value].operand[0]) {
           if (last_read_[value] < at) last_read_[value] = at;
           const bool is_shifted = g_[value].op->shifts != nullptr && s_.launch_of[value] < 0;

@@ -3,11 +3,12 @@
 #pragma once
 
 #include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 
 namespace espalier::detail {
 
-/// Moves an instruction that is inside a loop without belonging to it before that loop.
+/// Moves an instruction that is inside a region without belonging to it before that region.
 class region_arrangement {
  public:
   /// Both are put in order by `run`: the instructions of a program, and what goes with each.
@@ -17,14 +18,13 @@ class region_arrangement {
         origin_(origin),
         head_(code_.size() + 1, -1),
         next_(code_.size(), -1),
-        end_(code_.size(), -1),
+        regions_(program),
         number_(code_.size(), -1) {}
 
   constexpr void run() {
     const int size = code_.size();
     for (int id = size - 1; id >= 0; --id) {
       const instruction& i = code_[id];
-      if (structure_of(i) == structure::region_end) end_[i.operand[0]] = id;
       int& head = head_[i.region < 0 ? size : i.region];
       next_[id] = head;
       head = id;
@@ -43,7 +43,7 @@ class region_arrangement {
       const int id = cursor;
       cursor = next_[id];
       if (structure_of(code_[id]) == structure::region_begin) {
-        arrange(cursor, end_[id]);
+        arrange(cursor, regions_.beginning_at(id).last);
         emit(id);
         int body = head_[id];
         arrange(body, code_.size());
@@ -68,10 +68,10 @@ class region_arrangement {
   /// The graph's table of further operands: renumbered in place.
   int* further_;
   list<int>& origin_;
-  /// The first instruction of each loop (the last entry: outside of all), and the one that follows each.
+  /// The first instruction of each region (the last entry: outside of all), and the one that follows each.
   list<int> head_;
   list<int> next_;
-  list<int> end_;
+  region_table regions_;
   list<int> number_;
   list<instruction> arranged_;
   list<int> origin_made_;

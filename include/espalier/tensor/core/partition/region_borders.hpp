@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/partition/partial_sums.hpp>
 
 namespace espalier::detail {
 
-/// Partitions the borders of loops: carries, slices and stacks.
+/// Partitions the borders of regions: parameters, slices and stacks.
 ///
 /// A stack that is split along its first dimension stays so: device k of n has every iteration's slice of the k-th part
 /// of the loop. In each iteration one slice travels, from or to its owner, and a device never has more of the stack
@@ -15,10 +16,8 @@ namespace espalier::detail {
 class region_borders {
   // First, because clang instantiates a member template for constants only if it has read its body.
   /// Calls `f(stack)` for the stacks of a loop's values that are split along its iterations.
-  template <class F> constexpr void for_each_split_stack(int region, const F& f) const {
-    int id = region + 1;
-    while (id < g_.size && !(structure_of(g_[id]) == structure::region_end && g_[id].operand[0] == region)) ++id;
-    for (++id; id < g_.size && collects(structure_of(g_[id])) && g_[g_[id].operand[0]].region == region; ++id) {
+  template <class F> constexpr void for_each_split_stack(int begin, const F& f) {
+    for (const int id : beginning_at(begin).collected) {
       if (structure_of(g_[id]) == structure::loop_stack && !of_[id].dim[0].empty() && of_[id].unreduced == 0) f(id);
     }
   }
@@ -33,9 +32,9 @@ class region_borders {
     switch (role) {
       case structure::region_begin:
         // The carries' initial values take the carries' layout outside, before the loop starts.
-        for (int c = id + 1; c < g_.size && structure_of(g_[c]) == structure::region_parameter; ++c) {
+        for (const int c : beginning_at(id).parameters) {
           device_.value[c] =
-              device_.program.converted(device_.reshard(device_.value[g_[c].operand[0]], of_[c]), type_of_carry(c));
+              device_.program.converted(device_.reshard(device_.value[initial_of(g_[c])], of_[c]), type_of_carry(c));
         }
         for_each_split_stack(id, [this](int stack) {
           device_.value[stack] = device_.program.append(builder::make(ops::constant, g_[stack].type, extents{}),
@@ -96,6 +95,12 @@ class region_borders {
   }
 
  private:
+  /// Found when the first region is met: most programs have none, and are partitioned in several evaluations.
+  [[nodiscard]] constexpr const region& beginning_at(int begin) {
+    if (regions_.size() == 0) regions_ = region_table(g_);
+    return regions_.beginning_at(begin);
+  }
+
   /// What decides how often a region runs is the same on every device.
   constexpr int whole_scalar(int id) { return device_.reshard(device_.value[id], sharding::whole(0)); }
 
@@ -187,6 +192,7 @@ class region_borders {
   const sharding* of_;
   device_values& device_;
   partial_sums& sums_;
+  region_table regions_;
 };
 
 }  // namespace espalier::detail

@@ -42,7 +42,7 @@ namespace detail {
 class graph_check {
  public:
   graph_check(const mesh_shape& mesh, graph_view g, graph_stage stage, std::string_view pass)
-      : mesh_(mesh), g_(g), stage_(stage), pass_(pass), next_of_(static_cast<std::size_t>(g.size), -1) {}
+      : mesh_(mesh), g_(g), stage_(stage), pass_(pass) {}
 
   void run() {
     for (id_ = 0; id_ < g_.size; ++id_) {
@@ -58,10 +58,7 @@ class graph_check {
       id_ = open_.back();
       fail("no region_end closes it");
     }
-    for (id_ = 0; id_ < g_.size; ++id_) {
-      if (structure_of(self()) == structure::region_parameter && next_of_[static_cast<std::size_t>(id_)] < 0)
-        fail("no region_yield of its loop says what the next iteration gets");
-    }
+    check_yields();
   }
 
  private:
@@ -131,7 +128,7 @@ class graph_check {
     return self().region < 0;
   }
 
-  void check_region() {
+  void check_region() const {
     const int operand = self().operand_count > 0 ? self().operand[0] : -1;
     switch (structure_of(self())) {
       case structure::region_begin: {
@@ -189,7 +186,7 @@ class graph_check {
     if (stage_ == graph_stage::traced) return;
     for (const int open : open_) require(open != region, "the loop that it reads is not closed yet");
   }
-  void check_next() {
+  void check_next() const {
     require(self().region >= 0, "it is in no loop");
     const int carry = self().operand[0];
     const int value = self().operand[1];
@@ -204,9 +201,20 @@ class graph_check {
           g_.annotations[g_[carry].annotation].placement.same_layout(g_.annotations[g_[value].annotation].placement),
           "the value that is passed on has another layout than the carry");
     }
-    int& next = next_of_[static_cast<std::size_t>(carry)];
-    require(next < 0, "its carry has a region_yield already");
-    next = id_;
+  }
+  /// Each parameter has one.
+  void check_yields() {
+    const region_table regions(g_);
+    for (const region& one : regions) {
+      for (const int yield : one.yields) {
+        id_ = yield;
+        require(regions.yield_of(parameter_of(self())) == yield, "its carry has a region_yield already");
+      }
+      for (const int parameter : one.parameters) {
+        id_ = parameter;
+        require(regions.yield_of(parameter) >= 0, "no region_yield of its loop says what the next iteration gets");
+      }
+    }
   }
   [[nodiscard]] bool is_part_of_stack(int slice, int stack, int region) const {
     const extents& all = whole(stack);

@@ -25,7 +25,7 @@ namespace espalier::detail {
 }
 /// The value in whose layout such an op leaves its operand.
 [[nodiscard]] constexpr int layout_after_move(graph_view g, int id) {
-  return structure_of(g[id]) == structure::region_yield ? g[id].operand[0] : id;
+  return structure_of(g[id]) == structure::region_yield ? parameter_of(g[id]) : id;
 }
 
 /// Whether the tensors of an op may be split in other ways than completion has chosen.

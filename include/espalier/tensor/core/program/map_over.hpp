@@ -136,6 +136,7 @@ class mapping final : public map_context {
       : b_(b), begin_(begin), lanes_(lanes), count_(b.size() - begin) {}
 
   constexpr void run() {
+    regions_ = region_table(b_.result(), begin_);
     code_.reserve(count_);
     for (int n = 0; n < count_; ++n) code_.push_back(b_[begin_ + n]);
     // Where a gradient is being made that knows values by their numbers, these stay, and are dropped as dead code: as
@@ -258,7 +259,7 @@ class mapping final : public map_context {
   }
   [[nodiscard]] constexpr const extents& shape_of(int id) const { return original(id).shape; }
   [[nodiscard]] constexpr bool is_inside(int region) const { return region >= begin_; }
-  [[nodiscard]] constexpr mapped_region& mapping_of(int region) { return regions_[region_of_[region - begin_]]; }
+  [[nodiscard]] constexpr mapped_region& mapping_of(int region) { return mapped_regions_[region_of_[region - begin_]]; }
   [[nodiscard]] constexpr int made_region(int region) { return is_inside(region) ? mapping_of(region).region : region; }
   [[nodiscard]] constexpr bool is_dissolved(int region) { return is_inside(region) && mapping_of(region).is_dissolved; }
   [[nodiscard]] static constexpr bool is_until(const instruction& begin) {
@@ -574,16 +575,12 @@ class mapping final : public map_context {
     return emit::select(b_, emit::broadcast(b_, mask, b_[yes].shape, axis_list(at)), yes, no);
   }
 
-  /// Whether instruction c of the function ends the loop that instruction n begins.
-  [[nodiscard]] constexpr bool ends(int c, int n) const {
-    return structure_of(code_[c]) == structure::region_end && code_[c].operand[0] == begin_ + n;
-  }
   constexpr void begin_region(int n) {
     const instruction& i = code_[n];
     const auto attributes = attributes_of<region_attributes>(i);
-    region_of_[n] = regions_.size();
-    regions_.push_back(mapped_region{});
-    mapped_region& made = regions_.back();
+    region_of_[n] = mapped_regions_.size();
+    mapped_regions_.push_back(mapped_region{});
+    mapped_region& made = mapped_regions_.back();
     if (!masked_[n]) {
       copy(n);
       made.region = value_[n].id;
@@ -613,10 +610,8 @@ class mapping final : public map_context {
       b_[region].region = made_region(i.region);
       made.region = region;
       // A loop's carries come directly after its begin; between them is what they start with, which is outside.
-      int last = n;
-      for (int c = n + 1; c < count_ && !ends(c, n); ++c) {
-        if (structure_of(code_[c]) == structure::region_parameter && code_[c].region == begin_ + n) last = c;
-      }
+      const list<int>& parameters = regions_.beginning_at(begin_ + n).parameters;
+      const int last = parameters.empty() ? n : parameters.back() - begin_;
       for (int c = n + 1; c <= last && !has_failed_; ++c) rebuild_in_place(c);
       done_ = last;
       b_.where = i.where;
@@ -643,12 +638,9 @@ class mapping final : public map_context {
     const int outside = b_.region;
     b_.region = made.region;
     // What is collected of the body is made in it. (Stacks of what inner loops have stacked come later, as they are.)
-    for (int c = n; c < count_; ++c) {
-      const instruction& collected = code_[c];
-      if (collects(structure_of(collected)) && mapped_[c] && original(collected.operand[0]).region == begin &&
-          collected.operand[0] - begin_ < n) {
-        value_[c] = collected_value(c);
-      }
+    for (const int id : regions_.beginning_at(begin).collected) {
+      const int c = id - begin_;
+      if (mapped_[c] && code_[c].operand[0] - begin_ < n) value_[c] = collected_value(c);
     }
     if (made.is_dissolved) return;
     int goes_on = i.operand_count > 1 && made.active < 0 ? shared(i.operand[1]) : -1;
@@ -850,7 +842,9 @@ class mapping final : public map_context {
   list<bool> masked_;
   list<mapped_value> value_;
   list<int> region_of_;
-  list<mapped_region> regions_;
+  list<mapped_region> mapped_regions_;
+  /// Those of the function.
+  region_table regions_;
   /// Of what was collected too late for zeros: the truth values of those that keep it, [iterations ..., lanes], or -1.
   list<int> pending_;
   /// The instruction that is being appended.

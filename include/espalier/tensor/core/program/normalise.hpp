@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/program/hoist.hpp>
 
@@ -17,8 +18,7 @@ class normalisation {
       : g_(g),
         code_(g.size),
         stand_for_(g.size, -1),
-        next_of_(g.size, -1),
-        end_of_(g.size, -1),
+        regions_(g),
         alive_(g.size, false),
         head_(g.size + 1, -1),
         collected_(g.size, -1),
@@ -102,7 +102,7 @@ class normalisation {
     }
   }
 
-  /// Points operands past aliases, and notes where loops end and which instruction passes a carry on.
+  /// Points operands past aliases.
   constexpr void resolve() {
     for (int id = 0; id < g_.size; ++id) {
       instruction& i = code_[id];
@@ -114,7 +114,6 @@ class normalisation {
         become_alias(i, i.operand[0]);
       }
       if (structure_of(i) == structure::region_end) {
-        end_of_[i.operand[0]] = id;
         if (i.operand_count > 1) i.operand[1] = stand_for_[i.operand[1]];
         continue;
       }
@@ -128,9 +127,7 @@ class normalisation {
           operand = target;
         }
       }
-      if (structure_of(i) == structure::region_yield) {
-        next_of_[i.operand[0]] = id;
-      } else if (i.operand_count == 1 && is_alias(id)) {
+      if (i.operand_count == 1 && is_alias(id)) {
         if (!stays_.empty() && stays_[id]) {
           i.op = &ops::copy;
         } else {
@@ -193,10 +190,12 @@ class normalisation {
       const instruction& i = code_[id];
       for (int k = 0; k < i.operand_count; ++k) want(i.operand_at(k, further()));
       if (i.region >= 0) want(i.region);
-      if (structure_of(i) == structure::region_begin && code_[end_of_[id]].operand_count > 1)
-        want(code_[end_of_[id]].operand[1]);
+      if (structure_of(i) == structure::region_begin) {
+        const instruction& end = code_[regions_.beginning_at(id).last];
+        if (end.operand_count > 1) want(end.operand[1]);
+      }
       for (int next = id + 1; next < g_.size && is_further_result(code_[next]); ++next) want(next);
-      if (structure_of(i) == structure::region_parameter && next_of_[id] >= 0) want(next_of_[id]);
+      if (structure_of(i) == structure::region_parameter && regions_.yield_of(id) >= 0) want(regions_.yield_of(id));
     }
   }
 
@@ -232,12 +231,13 @@ class normalisation {
         emit(id);
         continue;
       }
-      emit_region(cursor, end_of_[id]);
+      const int end = regions_.beginning_at(id).last;
+      emit_region(cursor, end);
       emit(id);
       int body = head_[id];
       emit_region(body, g_.size);
       emit_looks(id);
-      emit(end_of_[id]);
+      emit(end);
       for (int c = collected_[id]; c >= 0; c = following_[c]) emit(c);
     }
   }
@@ -264,8 +264,7 @@ class normalisation {
   list<instruction> code_;
   /// The value that users of an instruction read instead: the instruction itself, or the value that it is an alias of.
   list<int> stand_for_;
-  list<int> next_of_;
-  list<int> end_of_;
+  region_table regions_;
   list<bool> alive_;
   /// Aliases that become copies; empty if there are none.
   list<bool> stays_;

@@ -130,7 +130,8 @@ class layout_refinement : layout_prices {
       const structure part = structure_of(reader);
       if (part != structure::none && operand_moved_by(reader) < 0) return false;
       // It is only added to: its terms may stay partial in the loop, which costs less than is known here.
-      if (part == structure::region_yield && reader.operand[1] == value && is_added_to(reader.operand[0])) return false;
+      if (part == structure::region_yield && yielded_by(reader) == value && is_added_to(parameter_of(reader)))
+        return false;
       // The layout that another value is to have.
       if (reader.operand_count == 2 && reader.operand[1] == value && propagation_step::copies_layout(reader))
         return false;
@@ -154,14 +155,14 @@ class layout_refinement : layout_prices {
       int reader = -1;
       for (int at = state_.first[value]; at >= 0; at = state_.next[at]) {
         const int id = state_.reader[at];
-        if (structure_of(g_[id]) == structure::region_yield && g_[id].operand[1] != value) continue;
+        if (structure_of(g_[id]) == structure::region_yield && yielded_by(g_[id]) != value) continue;
         if (reader >= 0) return false;
         reader = id;
       }
       if (reader < 0) return false;
       const instruction& i = g_[reader];
       const structure part = structure_of(i);
-      if (part == structure::region_yield) return has_partials && i.operand[0] == carry;
+      if (part == structure::region_yield) return has_partials && parameter_of(i) == carry;
       if (part == structure::region_parameter) {
         if (!is_added_to(reader)) return false;
         const int next = read_as(structure::region_yield, reader);
@@ -197,8 +198,8 @@ class layout_refinement : layout_prices {
   constexpr void note_carry(int value) {
     if (structure_of(g_[value]) == structure::none) return;
     int carry = value;
-    if (structure_of(g_[carry]) == structure::region_result) carry = g_[carry].operand[0];
-    if (structure_of(g_[carry]) == structure::region_yield) carry = g_[carry].operand[0];
+    if (structure_of(g_[carry]) == structure::region_result) carry = yield_of_result(g_[carry]);
+    if (structure_of(g_[carry]) == structure::region_yield) carry = parameter_of(g_[carry]);
     if (structure_of(g_[carry]) != structure::region_parameter || carries_.size() == most_carries_tried) return;
     for (const int known : carries_) {
       if (known == carry) return;

@@ -90,6 +90,7 @@ constexpr int reach(builder& b, loop_reversal& innermost, int id) {
 /// The reverse sweep (reverse-mode differentiation) over a graph under construction.
 class reverse_sweep {
  public:
+  /// @param size the number of instructions through which it goes
   constexpr reverse_sweep(builder& target, int size) : b_(target), cotangent_(size, -1), active_(size, false) {}
 
   constexpr void want(int id) { active_[id] = true; }
@@ -107,8 +108,8 @@ class reverse_sweep {
           depends = depends || active_[k < inline_operands ? i.operand[k] : b_.operand_at(i, k)];
         if (!depends) continue;
         active_[id] = true;
-        if (structure_of(i) == structure::region_yield && !active_[i.operand[0]])
-          active_[i.operand[0]] = changed = true;
+        if (structure_of(i) == structure::region_yield && !active_[parameter_of(i)])
+          active_[parameter_of(i)] = changed = true;
       }
     }
   }
@@ -148,6 +149,16 @@ class reverse_sweep {
   }
 
  private:
+  /// Found when the first region is met: many sweeps meet none.
+  [[nodiscard]] constexpr const region& beginning_at(int begin) {
+    if (regions_.size() == 0) {
+      graph_view through = b_.result();
+      through.size = cotangent_.size();
+      regions_ = region_table(through);
+    }
+    return regions_.beginning_at(begin);
+  }
+
   struct outside_term {
     int id = -1;
     int value = -1;
@@ -211,27 +222,22 @@ class reverse_sweep {
 
   /// Builds the reverse of the loop [begin, end].
   constexpr void reverse_region(int begin, int end) {
-    list<int> next;
-    bool any = false;
-    for (int id = begin + 1; id < end; ++id) {
-      if (structure_of(b_[id]) == structure::region_yield && b_[id].region == begin) next.push_back(id);
-    }
+    const region& original = beginning_at(begin);
+    const list<int>& next = original.yields;
     list<int> from_result(next.size(), -1);
     list<outside_term> collected;
-    for (int id = end + 1; id < cotangent_.size(); ++id) {
+    bool any = false;
+    for (const int id : original.results) {
       if (cotangent_[id] < 0) continue;
-      const int source = b_[id].operand[0];
-      if (structure_of(b_[id]) == structure::region_result) {
-        for (int k = 0; k < next.size(); ++k) {
-          if (next[k] == source) from_result[k] = id;
-        }
-      } else if (collects(structure_of(b_[id])) && b_[source].region == begin) {
-        collected.push_back({id, source});
-        any = true;
+      any = true;
+      for (int k = 0; k < next.size(); ++k) {
+        if (next[k] == yield_of_result(b_[id])) from_result[k] = id;
       }
     }
-    for (const int id : from_result) any = any || id >= 0;
-    if (!any) return;
+    for (const int id : original.collected) {
+      if (cotangent_[id] >= 0) collected.push_back({id, b_[id].operand[0]});
+    }
+    if (!any && collected.empty()) return;
     const region_attributes forward = attributes_of<region_attributes>(b_[begin]);
     if (forward.kind == region_kind::until) {
       b_.note(failed<why::while_loop_has_no_gradient<>>(b_[begin].where));
@@ -263,16 +269,16 @@ class reverse_sweep {
     surrounding_reads.swap(reads_);
     for (int& one : initial) one = available_outside(one);
 
-    begin_reverse(begin, end, forward);
+    begin_reverse(original, forward);
     reversal.reverse = b_.region;
     list<int> carry;
     for (const int id : initial) carry.push_back(emit::region_parameter(b_, id));
     b_.substitute(reach, &reversal);
     forward_region_ = begin;
-    if (reversal.recompute) repeat_body(begin, end, reversal);
+    if (reversal.recompute) repeat_body(original, reversal);
 
     for (int k = 0; k < carried.size(); ++k) {
-      const int value = b_[next[carried[k]]].operand[1];
+      const int value = yielded_by(b_[next[carried[k]]]);
       add_to(value, carry[k]);
     }
     for (int k = 0; k < collected.size(); ++k) {
@@ -283,7 +289,7 @@ class reverse_sweep {
     b_.at(b_[begin].where);
     list<int> passed;
     for (int k = 0; k < carried.size(); ++k) {
-      const int forward_carry = b_[next[carried[k]]].operand[0];
+      const int forward_carry = parameter_of(b_[next[carried[k]]]);
       const int value = cotangent_[forward_carry] >= 0 ? cotangent_[forward_carry] : zeros_like(forward_carry);
       passed.push_back(emit::region_yield(b_, carry[k], value));
     }
@@ -300,27 +306,25 @@ class reverse_sweep {
     emit::region_end(b_);
 
     for (int k = 0; k < carried.size(); ++k) {
-      const int init = b_[b_[next[carried[k]]].operand[0]].operand[0];
+      const int init = initial_of(b_[parameter_of(b_[next[carried[k]]])]);
       add_to(init, emit::region_result(b_, passed[k]));
     }
     for (const outside_term& read : reads) add_to(read.id, emit::loop_stack(b_, read.value));
     for (const outside_term& term : terms) add_to(term.id, emit::loop_sum(b_, term.value));
   }
 
-  /// The reverse runs as often as the loop [begin, end] has run.
-  constexpr void begin_reverse(int begin, int end, const region_attributes& forward) {
+  /// The reverse runs as often as the region has run.
+  constexpr void begin_reverse(const region& original, const region_attributes& forward) {
     region_attributes reverse{.iterations = forward.iterations, .reverse = !forward.reverse, .kind = forward.kind};
-    int entry = is_counted(forward) ? -1 : b_[begin].operand[0];
+    int entry = original.entry;
     if (forward.kind == region_kind::until_or_at_most) {
       reverse.kind = region_kind::up_to;
-      for (int id = end + 1; id < b_.size(); ++id) {
-        // The first carry counts.
-        if (structure_of(b_[id]) == structure::region_result && b_[b_[id].operand[0]].operand[0] == begin + 1)
-          entry = id;
-      }
+      // The first parameter counts.
+      const int count = regions_.result_of(regions_.yield_of(original.parameters[0]));
+      if (count >= 0) entry = count;
     }
     if (entry >= 0) entry = available_outside(entry);
-    emit::region_begin(b_, reverse, entry, static_cast<int>(branch_number(b_[begin])));
+    emit::region_begin(b_, reverse, entry, static_cast<int>(branch_number(b_[original.first])));
   }
 
   /// Returns the values of the body [begin, end] that depend on nothing that changes from one iteration to the next.
@@ -343,15 +347,13 @@ class reverse_sweep {
   }
 
   /// Recomputation: the forward body once more, on the carry that was kept; what no gradient reads is dropped later.
-  constexpr void repeat_body(int begin, int end, loop_reversal& reversal) {
-    for (int id = begin + 1; id < end; ++id) {
-      if (b_[id].region != begin || structure_of(b_[id]) != structure::region_parameter) continue;
-      reversal.recompute = false;
-      reach(b_, reversal, id);
-      reversal.recompute = true;
-    }
-    for (int id = begin + 1; id < end; ++id) {
-      if (b_[id].region != begin || structure_of(b_[id]) == structure::region_yield || b_[id].op->facts.looks) continue;
+  constexpr void repeat_body(const region& original, loop_reversal& reversal) {
+    reversal.recompute = false;
+    for (const int id : original.parameters) reach(b_, reversal, id);
+    reversal.recompute = true;
+    for (int id = original.first + 1; id < original.last; ++id) {
+      if (b_[id].region != original.first || structure_of(b_[id]) == structure::region_yield || b_[id].op->facts.looks)
+        continue;
       if (structure_of(b_[id]) == structure::region_begin) {
         id = repeat_loop(id, reversal);
       } else {
@@ -362,7 +364,8 @@ class reverse_sweep {
 
   /// Copies a loop inside the repeated body and returns its end. Results, stacks and sums follow where they are read.
   constexpr int repeat_loop(int begin, loop_reversal& reversal) {
-    for (int id = begin;; ++id) {
+    const int end = beginning_at(begin).last;
+    for (int id = begin; id <= end; ++id) {
       instruction i = b_[id];
       // An instruction here that belongs to a loop further out has been computed there, and is not repeated.
       const bool belongs = i.region == reversal.forward || (i.region >= 0 && reversal.find(i.region) >= 0);
@@ -382,14 +385,13 @@ class reverse_sweep {
       b_.where = i.where;
       i.label = nullptr;
       reversal.note(id, b_.append(i, operands.data(), operands.size()));
-      if (structure_of(i) == structure::region_end && b_[id].operand[0] == begin) {
-        b_.region = reversal.reverse;
-        return id;
-      }
     }
+    b_.region = reversal.reverse;
+    return end;
   }
 
   builder& b_;
+  region_table regions_;
   list<int> cotangent_;
   list<bool> active_;
   /// The forward loop whose body is being reversed, and the terms for values outside it.

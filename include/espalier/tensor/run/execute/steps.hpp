@@ -97,7 +97,7 @@ class step_list {
   }
 
   void begin_region(const region& of) {
-    for (const int carry : of.parameters) add(step_kind::copy, carry, t_.code[carry].operand[0]);
+    for (const int carry : of.parameters) add(step_kind::copy, carry, initial_of(t_.code[carry]));
     for (const int id : of.collected) {
       if (structure_of(t_.code[id]) == structure::loop_sum || is_read_beyond(id)) add(step_kind::clear, id);
     }

@@ -4,6 +4,7 @@
 
 #include <espalier/tensor/core/graph/attribute_reader.hpp>
 #include <espalier/tensor/core/graph/called_from.hpp>
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/program/manual/collectives.hpp>
 #include <espalier/tensor/core/program/map_over.hpp>
 
@@ -123,10 +124,7 @@ class shard_mapping {
   /// Finds along which axes each value has a leading dimension, and a partial's axes; a loop's carries have what they
   /// start with and what they get.
   constexpr void find_states() {
-    list<int> next_of(from_.size(), -1);
-    for (int id = 0; id < from_.size(); ++id) {
-      if (structure_of(from_[id]) == structure::region_yield) next_of[from_[id].operand[0]] = id;
-    }
+    const region_table regions(from_.result());
     for (bool changed = true; changed;) {
       changed = false;
       for (int id = 0; id < from_.size(); ++id) {
@@ -152,7 +150,7 @@ class shard_mapping {
           after_by_hand(how, varies, terms);
           if (how.kind == by_hand_kind::vary) varies |= how.axes & own_;
         }
-        if (next_of[id] >= 0) add(next_of[id]);
+        if (structure_of(i) == structure::region_parameter && regions.yield_of(id) >= 0) add(regions.yield_of(id));
         if (lead == lead_[id] && terms == terms_[id] && varies == varies_[id]) continue;
         lead_[id] = lead;
         terms_[id] = terms;
