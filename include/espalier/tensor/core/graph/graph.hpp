@@ -111,6 +111,16 @@ constexpr void copy_tables(graph& to, graph_view from) {
   for (int i = 0; i < from.further_count; ++i) to.further.push_back(from.further[i]);
 }
 
+/// Names the operands and the region of an instruction by their numbers in the graph that is being made.
+/// @param further the table of that graph: renumbered in place
+constexpr void renumber(instruction& i, const list<int>& number, int* further) {
+  for (int k = 0; k < i.operand_count; ++k) {
+    int& operand = i.operand_at(k, further);
+    operand = number[operand];
+  }
+  if (i.region >= 0) i.region = number[i.region];
+}
+
 /// Copies a graph into arrays that have room for it.
 template <class Arrays> constexpr void copy_graph(Arrays& to, graph_view from) {
   for (int i = 0; i < from.further_count; ++i) to.further[i] = from.further[i];

@@ -438,7 +438,7 @@ class halo_joiner {
         const bool is_part = cut_[operand] >= 0 && !finds_rows(id);
         i.operand_at(k, result_.further.data()) = is_part ? cut_[operand] : number_[operand];
       }
-      if (i.region >= 0) i.region = i.region == id ? result_.code.size() : number_[i.region];
+      if (i.region >= 0) i.region = number_[i.region];
       number_[id] = result_.code.push_back(i);
     }
   }
@@ -599,12 +599,8 @@ class halo_joiner {
     for (int id = 0; id < all.code.size(); ++id) {
       if (!stays[id]) continue;
       instruction i = all.code[id];
-      for (int k = 0; k < i.operand_count; ++k) {
-        int& operand = i.operand_at(k, all.further.data());
-        operand = number[operand];
-      }
+      renumber(i, number, all.further.data());
       number[id] = kept;
-      if (i.region >= 0) i.region = number[i.region];
       all.code[kept++] = i;
     }
     all.code.resize(kept);

@@ -52,11 +52,7 @@ class reduction_after_loops {
   /// An instruction as it is, with the values that its operands are by now.
   [[nodiscard]] constexpr instruction renumbered(int id) {
     instruction i = g_[id];
-    for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = i.operand_at(k, result_.further.data());
-      operand = number_[operand];
-    }
-    if (i.region >= 0) i.region = number_[i.region];
+    renumber(i, number_, result_.further.data());
     return i;
   }
   constexpr void copy(int id) {

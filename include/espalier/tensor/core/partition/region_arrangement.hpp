@@ -55,11 +55,7 @@ class region_arrangement {
 
   constexpr void emit(int id) {
     instruction i = code_[id];
-    for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = i.operand_at(k, further_);
-      operand = number_[operand];
-    }
-    if (i.region >= 0) i.region = number_[i.region];
+    renumber(i, number_, further_);
     number_[id] = arranged_.push_back(i);
     origin_made_.push_back(origin_[id]);
   }

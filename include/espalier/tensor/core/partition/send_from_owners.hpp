@@ -170,11 +170,7 @@ class owner_sending {
 
   [[nodiscard]] constexpr instruction renumbered(int id) {
     instruction i = g_[id];
-    for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = i.operand_at(k, result_.further.data());
-      operand = number_[operand];
-    }
-    if (i.region >= 0) i.region = number_[i.region];
+    renumber(i, number_, result_.further.data());
     return i;
   }
   constexpr int append_at(int id, instruction made, const extents& shape, const sharding& placement) {

@@ -46,11 +46,7 @@ constexpr void reduce_by_rows(graph& g) {
   detail::list<int> number(from.size, -1);
   for (int id = 0; id < from.size; ++id) {
     instruction i = from[id];
-    for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = i.operand_at(k, made.further.data());
-      operand = number[operand];
-    }
-    if (i.region >= 0) i.region = number[i.region];
+    renumber(i, number, made.further.data());
     if (detail::reduces_by_rows(from, id)) {
       const extents& shape = from.operand(id, 0).shape;
       const auto [dims, kind] = attributes_of<reduction_attributes>(i);

@@ -29,11 +29,7 @@ class common_subexpressions {
     int* const further = result_.further.data();
     for (int id = 0; id < g_.size; ++id) {
       instruction i = g_[id];
-      for (int k = 0; k < i.operand_count; ++k) {
-        int& operand = i.operand_at(k, further);
-        operand = number_[operand];
-      }
-      if (i.region >= 0) i.region = number_[i.region];
+      renumber(i, number_, further);
       number_[id] = may_merge(*i.op) ? find_or_append(id, i) : result_.code.push_back(i);
     }
     return static_cast<graph&&>(result_);

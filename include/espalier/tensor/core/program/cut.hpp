@@ -205,11 +205,7 @@ class graph_cutter {
 
   constexpr void copy(graph& to, list<int>& number, int id) const {
     instruction i = g_[id];
-    for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = i.operand_at(k, to.further.data());
-      operand = number[operand];
-    }
-    if (i.region >= 0) i.region = number[i.region];
+    renumber(i, number, to.further.data());
     number[id] = to.code.push_back(i);
   }
 

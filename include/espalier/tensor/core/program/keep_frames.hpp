@@ -44,7 +44,7 @@ class frame_keeper {
     for (int id = 0; id < g_.size; ++id) {
       const instruction& i = g_[id];
       out_.where = i.where;
-      out_.region = i.region < 0 || i.region == id ? -1 : number_[i.region];
+      out_.region = i.region < 0 ? -1 : number_[i.region];
       if (frame_[id] > 0 && !is_cut(id)) {
         put_in_frame(id);
       } else if (is_back(id)) {
@@ -145,11 +145,7 @@ class frame_keeper {
 
   constexpr int copied(int id) {
     instruction i = g_[id];
-    for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = i.operand_at(k, out_.result().further.data());
-      operand = number_[operand];
-    }
-    if (i.region >= 0) i.region = i.region == id ? out_.size() : number_[i.region];
+    renumber(i, number_, out_.result().further.data());
     return out_.result().code.push_back(i);
   }
   /// The value's frame, with row 0 of the value in row `at`.

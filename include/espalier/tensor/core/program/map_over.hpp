@@ -937,11 +937,7 @@ constexpr void mapping::gradient_of_mapped(gradient_context& c) {
   for (int id = 0; id < g.size; ++id) {
     instruction made = g[id];
     if (structure_of(made) == structure::argument || structure_of(made) == structure::result) continue;
-    for (int k = 0; k < made.operand_count; ++k) {
-      int& operand = made.operand_at(k, b.result().further.data());
-      operand = number[operand];
-    }
-    if (made.region >= 0) made.region = number[made.region];
+    renumber(made, number, b.result().further.data());
     number[id] = b.size();
     b.result().code.push_back(made);
   }

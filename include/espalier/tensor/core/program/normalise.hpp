@@ -252,11 +252,7 @@ class normalisation {
 
   constexpr void emit(int id) {
     instruction& i = code_[id];
-    for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = i.operand_at(k, further());
-      operand = number_[operand];
-    }
-    if (i.region >= 0) i.region = number_[i.region];
+    renumber(i, number_, further());
     number_[id] = result_.code.push_back(i);
   }
 

@@ -116,11 +116,7 @@ class widened_repetition {
   }
   constexpr void append(int id) {
     instruction i = g_[id];
-    for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = i.operand_at(k, result_.further.data());
-      operand = number_[operand];
-    }
-    if (i.region >= 0) i.region = number_[i.region];
+    renumber(i, number_, result_.further.data());
     number_[id] = result_.code.push_back(i);
   }
 

@@ -207,11 +207,7 @@ class split_row_preparation {
   constexpr void append(int id) {
     if (!g_[id].op->facts.travels_along) append_factors();
     instruction i = g_[id];
-    for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = i.operand_at(k, result_.further.data());
-      operand = number_[operand];
-    }
-    if (i.region >= 0) i.region = number_[i.region];
+    renumber(i, number_, result_.further.data());
     if (is_padding_of_scores(id)) {
       number_[id] = fill_padding(id, i.operand[0]);
     } else if (const sum_over_features sum = sum_of_products(id); sum.of_values >= 0) {
