@@ -362,6 +362,14 @@ class reverse_sweep {
     }
   }
 
+  /// Whether it says how often a loop has run that tells it by its first parameter: a gradient of the loop reads it.
+  [[nodiscard]] constexpr bool is_count(const instruction& i) {
+    if (structure_of(i) != structure::region_result) return false;
+    const instruction& yield = b_[yield_of_result(i)];
+    const region& of = beginning_at(yield.region);
+    return of.kind == region_kind::until_or_at_most && parameter_of(yield) == of.parameters[0];
+  }
+
   /// Copies a loop inside the repeated body and returns its end. Results, stacks and sums follow where they are read.
   constexpr int repeat_loop(int begin, loop_reversal& reversal) {
     const int end = beginning_at(begin).last;
@@ -369,7 +377,7 @@ class reverse_sweep {
       instruction i = b_[id];
       // An instruction here that belongs to a loop further out has been computed there, and is not repeated.
       const bool belongs = i.region == reversal.forward || (i.region >= 0 && reversal.find(i.region) >= 0);
-      if (reads_region(structure_of(i)) || !belongs || i.op->facts.looks) continue;
+      if ((reads_region(structure_of(i)) && !is_count(i)) || !belongs || i.op->facts.looks) continue;
       list<int> operands;
       for (int k = 0; k < i.operand_count; ++k) {
         int operand = b_.operand_at(i, k);
