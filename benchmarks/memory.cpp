@@ -108,7 +108,7 @@ class liveness {
     const int root = arena_root(id);
     if (root < 0) return;
     auto& lives = touched_[static_cast<std::size_t>(root)];
-    const bool is_whole = t_.where[id].loop < 0 && bytes_of(t_.code[id]) == bytes_of(t_.code[root]);
+    const bool is_whole = t_.where[id].region < 0 && bytes_of(t_.code[id]) == bytes_of(t_.code[root]);
     if (is_whole && !reads_too && !lives.empty() && lives.back().last < time_) lives.push_back({time_, time_});
     touch(id);
   }
@@ -136,11 +136,11 @@ class liveness {
         touch(s.source);
         touch(s.target);
         break;
-      case step_kind::loop_begin:
-        left_[static_cast<std::size_t>(s.loop)] = attributes_of<loop_attributes>(t_.code[s.loop]).iterations;
+      case step_kind::region_begin:
+        left_[static_cast<std::size_t>(s.region)] = attributes_of<region_attributes>(t_.code[s.region]).iterations;
         break;
-      case step_kind::loop_end:
-        if (--left_[static_cast<std::size_t>(s.loop)] > 0) return s.jump;
+      case step_kind::region_end:
+        if (--left_[static_cast<std::size_t>(s.region)] > 0) return s.jump;
         break;
     }
     return n + 1;

@@ -55,7 +55,7 @@ namespace espalier::test {
     if (x.attribute[n] != y.attribute[n]) return "attribute " + std::to_string(n);
   }
   if (std::bit_cast<std::uint64_t>(x.scalar) != std::bit_cast<std::uint64_t>(y.scalar)) return "scalar";
-  if (x.loop != y.loop) return "loop";
+  if (x.region != y.region) return "region";
   if (x.origin != y.origin) return "origin";
   if (!same_words(x.label, y.label)) return "label";
   if (x.where.line != y.where.line || (x.where.line != 0 && !same_words(x.where.file, y.where.file))) return "line";

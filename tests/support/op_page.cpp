@@ -284,7 +284,7 @@ void note_op(const ep::builder& b, int id) {
     const ep::instruction& from = b[b.operand_at(i, k)];
     operands.push_back(ep::emit::argument(alone, from.type, from.shape, k));
   }
-  made.loop = -1;
+  made.region = -1;
   alone.result().windows = b.result().windows;
   alone.result().annotations = b.result().annotations;
   const int self = alone.append(made, operands.data(), i.operand_count);
@@ -853,11 +853,11 @@ void note_others() {
   ep::builder code;
   const int from = ep::emit::argument(code, ep::dtype::f32, ep::f32<4, 6>::shape, 0);
   ep::emit::result(code, from, 0, -1);
-  ep::emit::loop_begin(code, 3, false, false);
-  const int carry = ep::emit::loop_carry(code, from);
+  ep::emit::region_begin(code, 3, false, false);
+  const int carry = ep::emit::region_parameter(code, from);
   const int own = ep::emit::own(code, from);
-  ep::emit::loop_next(code, carry, own);
-  ep::emit::loop_end(code);
+  ep::emit::region_yield(code, carry, own);
+  ep::emit::region_end(code);
   ep::emit::loop_sum(code, own);
   ep::emit::loop_stack(code, own);
   const int places = ep::emit::top_k(code, from, 1, 3) + 1;

@@ -89,7 +89,7 @@ namespace espalier::test {
   int depth = 0;
   for (int id = 0; id < g.size; ++id) {
     const instruction& i = g[id];
-    if (i.op == &ops::loop_end) --depth;
+    if (i.op == &ops::region_end) --depth;
     out << std::string(static_cast<std::size_t>(2 * std::max(depth, 0) + 2), ' ') << '%' << id << " = " << i.op->name;
     for (int k = 0; k < i.operand_count; ++k) out << (k > 0 ? ", %" : " %") << g.operand_at(i, k);
     out << " : " << name_of(i.type) << text_of(i.shape);
@@ -111,9 +111,9 @@ namespace espalier::test {
       out << " {" << i.attribute[0] << "," << i.attribute[1] << "," << i.attribute[2] << "}";
     }
     if (i.op == &ops::constant || i.op == &ops::mask) out << " value " << i.scalar;
-    if (i.loop >= 0) out << " in %" << i.loop;
+    if (i.region >= 0) out << " in %" << i.region;
     out << '\n';
-    if (i.op == &ops::loop_begin) ++depth;
+    if (i.op == &ops::region_begin) ++depth;
   }
   return out.str();
 }
@@ -233,7 +233,7 @@ template <int Count>
 
 [[nodiscard]] inline std::int64_t times_of(graph_view g, int id) {
   std::int64_t times = 1;
-  for (int l = g[id].loop; l >= 0; l = g[l].loop) times *= attributes_of<loop_attributes>(g[l]).iterations;
+  for (int l = g[id].region; l >= 0; l = g[l].region) times *= attributes_of<region_attributes>(g[l]).iterations;
   return times;
 }
 
@@ -336,9 +336,9 @@ inline void list_collectives(spmd_program& made) {
   // Of a loop until a condition is false, and of a branch, the most is promised; of one without a limit, one iteration.
   bool may_send_less = false;
   for (int id = 0; id < code.size; ++id) {
-    if (structure_of(code[id]) != structure::loop_begin) continue;
+    if (structure_of(code[id]) != structure::region_begin) continue;
     may_send_less = may_send_less || code[id].operand_count > 0;
-    if (attributes_of<loop_attributes>(code[id]).kind == region_kind::until) return "";
+    if (attributes_of<region_attributes>(code[id]).kind == region_kind::until) return "";
   }
   for (int device = 0; device < program.mesh.devices(); ++device) {
     traffic promised;

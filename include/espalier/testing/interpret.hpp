@@ -41,38 +41,36 @@ class device_state {
       (*this)[id] = argument(id);
     } else if (structure_of(self) == structure::loop_slice) {
       slice(id);
-    } else if (structure_of(self) == structure::loop_result) {
-      (*this)[id] = (*this)[g_[self.operand[0]].operand[0]];
-    } else if (structure_of(self) != structure::loop_carry && structure_of(self) != structure::loop_next &&
+    } else if (structure_of(self) == structure::region_result) {
+      (*this)[id] = (*this)[parameter_of(g_[yield_of_result(self)])];
+    } else if (structure_of(self) != structure::region_parameter && structure_of(self) != structure::region_yield &&
                !is_further_result(self)) {
       evaluate(id, boxes);
     }
   }
 
-  void start_loop(const region& loop) {
-    for (const int next : loop.yields) {
-      const int carry = g_[next].operand[0];
-      (*this)[carry] = (*this)[g_[carry].operand[0]];
+  void start_region(const region& of) {
+    for (const int next : of.yields) {
+      const int carry = parameter_of(g_[next]);
+      (*this)[carry] = (*this)[initial_of(g_[carry])];
     }
-    for (const int id : loop.collected) (*this)[id] = zeros(g_[id].shape);
+    for (const int id : of.collected) (*this)[id] = zeros(g_[id].shape);
   }
 
-  void start_iteration(const region& loop, std::int64_t index) {
-    iteration_[static_cast<std::size_t>(loop.first)] = index;
-  }
+  void start_iteration(const region& of, std::int64_t index) { iteration_[static_cast<std::size_t>(of.first)] = index; }
 
   /// Collects this iteration's values and hands all carries on at once: one may be passed on as another.
-  void finish_iteration(const region& loop, std::int64_t index) {
-    for (const int id : loop.collected) {
+  void finish_iteration(const region& of, std::int64_t index) {
+    for (const int id : of.collected) {
       const std::vector<double>& from = (*this)[g_[id].operand[0]].data;
       const std::size_t start =
           structure_of(g_[id]) == structure::loop_stack ? static_cast<std::size_t>(index) * from.size() : 0;
       for (std::size_t i = 0; i < from.size(); ++i) (*this)[id].data[start + i] += from[i];
     }
     std::vector<tensor_value> passed;
-    for (const int next : loop.yields) passed.push_back((*this)[g_[next].operand[1]]);
+    for (const int next : of.yields) passed.push_back((*this)[yielded_by(g_[next])]);
     for (std::size_t k = 0; k < passed.size(); ++k)
-      (*this)[g_[loop.yields[static_cast<int>(k)]].operand[0]] = std::move(passed[k]);
+      (*this)[parameter_of(g_[of.yields[static_cast<int>(k)]])] = std::move(passed[k]);
   }
 
  private:
@@ -95,7 +93,7 @@ class device_state {
     (*this)[id] = zeros(g_[id].shape);
     const std::vector<double>& from = (*this)[g_[id].operand[0]].data;
     std::vector<double>& to = (*this)[id].data;
-    const std::size_t start = static_cast<std::size_t>(iteration_[static_cast<std::size_t>(g_[id].loop)]) * to.size();
+    const std::size_t start = static_cast<std::size_t>(iteration_[static_cast<std::size_t>(g_[id].region)]) * to.size();
     for (std::size_t i = 0; i < to.size(); ++i) to[i] = from[start + i];
   }
 
@@ -130,7 +128,7 @@ class device_state {
   graph_view g_;
   std::vector<tensor_value> arguments_;
   std::vector<tensor_value> value_;
-  /// The index of the iteration that is running, of each loop by its `loop_begin`.
+  /// The index of the iteration that is running, of each loop by its `region_begin`.
   std::vector<std::int64_t> iteration_;
 };
 
@@ -146,15 +144,15 @@ template <class Execute> class lockstep {
  private:
   [[nodiscard]] static bool is_collected(const instruction& i) { return collects(structure_of(i)); }
 
-  /// The instructions of `loop` itself among the instructions [first, last). An instruction that stands inside an inner
-  /// loop without belonging to it runs before that loop.
-  void run_region(int loop, int first, int last) {
+  /// The instructions of region `within` itself among the instructions [first, last). An instruction that stands inside
+  /// an inner loop without belonging to it runs before that loop.
+  void run_region(int within, int first, int last) {
     for (int id = first; id < last; ++id) {
-      if (g_[id].loop != loop || is_collected(g_[id])) continue;
-      if (structure_of(g_[id]) == structure::loop_begin) {
+      if (g_[id].region != within || is_collected(g_[id])) continue;
+      if (structure_of(g_[id]) == structure::region_begin) {
         const region& inner = regions_.beginning_at(id);
-        run_region(loop, id + 1, inner.last);
-        run_loop(inner);
+        run_region(within, id + 1, inner.last);
+        run_iterations(inner);
         id = inner.last;
       } else {
         execute_(id);
@@ -162,17 +160,17 @@ template <class Execute> class lockstep {
     }
   }
 
-  void run_loop(const region& loop) {
-    const bool is_reverse = attributes_of<loop_attributes>(g_[loop.first]).reverse;
-    const std::int64_t count = most_iterations(g_[loop.first], loop.entry < 0 ? 0 : agreed(loop.entry));
-    for (device_state& device : devices_) device.start_loop(loop);
+  void run_iterations(const region& of) {
+    const bool is_reverse = attributes_of<region_attributes>(g_[of.first]).reverse;
+    const std::int64_t count = most_iterations(g_[of.first], of.entry < 0 ? 0 : agreed(of.entry));
+    for (device_state& device : devices_) device.start_region(of);
     bool goes_on = true;
     for (std::int64_t k = 0; k < count && goes_on; ++k) {
       const std::int64_t index = is_reverse ? count - 1 - k : k;
-      for (device_state& device : devices_) device.start_iteration(loop, index);
-      run_region(loop.first, loop.first + 1, loop.last);
-      goes_on = loop.goes_on < 0 || agreed(loop.goes_on) != 0;
-      for (device_state& device : devices_) device.finish_iteration(loop, index);
+      for (device_state& device : devices_) device.start_iteration(of, index);
+      run_region(of.first, of.first + 1, of.last);
+      goes_on = of.goes_on < 0 || agreed(of.goes_on) != 0;
+      for (device_state& device : devices_) device.finish_iteration(of, index);
     }
   }
   /// The value that decides on all devices alike how often a region runs.

@@ -185,7 +185,7 @@ class spmd_interpreter {
 
   [[nodiscard]] static bool makes_padding(const op_info* op) {
     const structure part = op->facts.part;
-    return op != &ops::mask && (part < structure::loop_begin || part == structure::loop_slice || collects(part));
+    return op != &ops::mask && (part < structure::region_begin || part == structure::loop_slice || collects(part));
   }
 
   /// The values that a kernel leaves in padding are never read, except where a mask was made for the next instruction.

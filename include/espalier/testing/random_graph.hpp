@@ -411,9 +411,9 @@ class graph_generator {
     const int layers = emit::broadcast_along(b, layer, stacked, 1);
     const std::vector<int> outside = values_;
     const bool recompute = random_.chance(0.5);
-    emit::loop_begin(b, count, random_.chance(0.3), recompute);
-    const int one = emit::loop_carry(b, first);
-    const int two = emit::loop_carry(b, second);
+    emit::region_begin(b, count, random_.chance(0.3), recompute);
+    const int one = emit::region_parameter(b, first);
+    const int two = emit::region_parameter(b, second);
     values_.push_back(emit::loop_slice(b, layers));
     values_.push_back(two);
     values_.push_back(one);
@@ -421,13 +421,13 @@ class graph_generator {
     const int output = bounded(emit::add(b, values_.back(), like(values_.back())));
     const int next_one = random_.chance(0.3) ? two : bounded(emit::add(b, one, like(one)));
     const int next_two = random_.chance(0.3) ? one : bounded(emit::multiply(b, two, like(two)));
-    const int passed_one = emit::loop_next(b, one, next_one);
-    const int passed_two = emit::loop_next(b, two, next_two);
-    emit::loop_end(b);
+    const int passed_one = emit::region_yield(b, one, next_one);
+    const int passed_two = emit::region_yield(b, two, next_two);
+    emit::region_end(b);
     values_ = outside;
-    const int last_one = emit::loop_result(b, passed_one);
+    const int last_one = emit::region_result(b, passed_one);
     values_.push_back(last_one);
-    if (random_.chance(0.6)) values_.push_back(emit::loop_result(b, passed_two));
+    if (random_.chance(0.6)) values_.push_back(emit::region_result(b, passed_two));
     if (b[output].shape.rank < 4 && random_.chance(0.6)) values_.push_back(emit::loop_stack(b, output));
     return -1;
   }
@@ -451,11 +451,11 @@ class graph_generator {
     const std::vector<int> outside = values_;
     const int zero = emit::constant(b, dtype::i32, extents{}, 0);
     const int enters = decision();
-    emit::loop_begin(b, loop_attributes{.iterations = random_.integer(1, 4), .kind = region_kind::until_or_at_most},
-                     enters);
-    const int counter = emit::loop_carry(b, zero);
-    const int one = emit::loop_carry(b, first);
-    const int two = emit::loop_carry(b, second);
+    emit::region_begin(b, region_attributes{.iterations = random_.integer(1, 4), .kind = region_kind::until_or_at_most},
+                       enters);
+    const int counter = emit::region_parameter(b, zero);
+    const int one = emit::region_parameter(b, first);
+    const int two = emit::region_parameter(b, second);
     values_.push_back(two);
     values_.push_back(one);
     add_ops(random_.integer(2, 6), depth + 1);
@@ -463,14 +463,14 @@ class graph_generator {
     const int next_two = random_.chance(0.3) ? one : bounded(emit::multiply(b, two, like(two)));
     values_.push_back(next_one);
     const int goes_on = decision();
-    const int counted = emit::loop_next(b, counter, emit::add(b, counter, emit::constant_like(b, counter, 1)));
-    const int passed_one = emit::loop_next(b, one, next_one);
-    const int passed_two = emit::loop_next(b, two, next_two);
-    emit::loop_end(b, goes_on);
+    const int counted = emit::region_yield(b, counter, emit::add(b, counter, emit::constant_like(b, counter, 1)));
+    const int passed_one = emit::region_yield(b, one, next_one);
+    const int passed_two = emit::region_yield(b, two, next_two);
+    emit::region_end(b, goes_on);
     values_ = outside;
-    emit::loop_result(b, counted);
-    values_.push_back(emit::loop_result(b, passed_one));
-    if (random_.chance(0.6)) values_.push_back(emit::loop_result(b, passed_two));
+    emit::region_result(b, counted);
+    values_.push_back(emit::region_result(b, passed_one));
+    if (random_.chance(0.6)) values_.push_back(emit::region_result(b, passed_two));
     return -1;
   }
 
@@ -482,14 +482,14 @@ class graph_generator {
     int which = emit::convert(b, decision(), dtype::i32);
     if (random_.chance(0.5)) which = emit::add(b, which, emit::convert(b, decision(), dtype::i32));
     for (int number = 0; number < 3; ++number) {
-      emit::loop_begin(b, loop_attributes{.iterations = 1, .kind = region_kind::branch}, which, number);
-      const int carry = emit::loop_carry(b, result);
+      emit::region_begin(b, region_attributes{.iterations = 1, .kind = region_kind::branch}, which, number);
+      const int carry = emit::region_parameter(b, result);
       if (random_.chance(0.3)) values_.push_back(carry);
       add_ops(random_.integer(1, 5), depth + 1);
-      const int passed = emit::loop_next(b, carry, like(carry));
-      emit::loop_end(b);
+      const int passed = emit::region_yield(b, carry, like(carry));
+      emit::region_end(b);
       values_ = outside;
-      result = emit::loop_result(b, passed);
+      result = emit::region_result(b, passed);
     }
     values_.push_back(result);
     return -1;

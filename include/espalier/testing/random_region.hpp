@@ -74,11 +74,11 @@ class typed_program {
         const instruction& i = from.code[id];
         axis_mask now = varies(id);
         if (i.op == &ops::argument) now = in[argument++].tiled();
-        if (i.op == &ops::loop_begin || i.op == &ops::loop_end) continue;
+        if (i.op == &ops::region_begin || i.op == &ops::region_end) continue;
         axis_mask all = 0;
         for (int k = 0; k < i.operand_count; ++k) all |= varies(operand(i, k));
         now |= i.op == &ops::by_hand ? after(i, all) & own : all;
-        if (i.op == &ops::loop_next) {
+        if (i.op == &ops::region_yield) {
           axis_mask& carry = varies_[static_cast<std::size_t>(i.operand[0])];
           changed = changed || (carry | now) != carry;
           carry |= now;
@@ -103,20 +103,21 @@ class typed_program {
         const int from = operand(i, k);
         int value = place(from);
         axis_mask wanted = i.op == &ops::by_hand ? read(i) : varies(id);
-        if (i.op == &ops::loop_begin || i.op == &ops::loop_end || (i.op == &ops::loop_next && k == 0)) wanted = 0;
+        if (i.op == &ops::region_begin || i.op == &ops::region_end || (i.op == &ops::region_yield && k == 0))
+          wanted = 0;
         // What a carry starts with is computed before its loop.
-        b.loop = place(i.op == &ops::loop_carry ? from_.code[i.loop].loop : i.loop);
+        b.region = place(i.op == &ops::region_parameter ? from_.code[i.region].region : i.region);
         const axis_mask more = wanted & ~varies(from);
         if (more != 0) value = emit::by_hand(b, value, {detail::by_hand_kind::vary, more});
         operands.push_back(value);
       }
-      b.loop = place(i.loop);
+      b.region = place(i.region);
       const bool is_collected = i.op == &ops::loop_stack || i.op == &ops::loop_sum;
       int& now = made[static_cast<std::size_t>(id)];
       now = b.append(i, operands.data(), static_cast<int>(operands.size()));
-      if (is_collected) b[now].loop = b[b[operands[0]].loop].loop;
+      if (is_collected) b[now].region = b[b[operands[0]].region].region;
     }
-    b.loop = -1;
+    b.region = -1;
   }
   [[nodiscard]] axis_mask varies(int id) const { return varies_[static_cast<std::size_t>(id)]; }
 
@@ -170,15 +171,15 @@ class region_loop {
       zeros[number] = emit::constant(b_, i.type, whole_shape(of_.mesh, i.shape, of_.out[number]), 0);
     }
     const int zero = emit::constant(b_, dtype::i32, extents{}, 0);
-    loop_attributes attributes{.iterations = steps_};
+    region_attributes attributes{.iterations = steps_};
     if (until_) attributes.kind = region_kind::until_or_at_most;
-    emit::loop_begin(b_, attributes, until_ ? goes_on(zero) : -1);
-    if (until_) counter_ = emit::loop_carry(b_, zero);
+    emit::region_begin(b_, attributes, until_ ? goes_on(zero) : -1);
+    if (until_) counter_ = emit::region_parameter(b_, zero);
     for (int& one : argument) {
-      carry_.push_back(is_floating(b_[one].type) ? emit::loop_carry(b_, one) : -1);
+      carry_.push_back(is_floating(b_[one].type) ? emit::region_parameter(b_, one) : -1);
       if (carry_.back() >= 0) one = carry_.back();
     }
-    for (const int one : zeros) sum_.push_back(emit::loop_carry(b_, one));
+    for (const int one : zeros) sum_.push_back(emit::region_parameter(b_, one));
   }
   /// Ends the loop. @post the results are those of the loop
   void end(const std::vector<int>& argument, std::vector<int>& results) {
@@ -201,14 +202,14 @@ class region_loop {
     int next = -1;
     if (until_) next = emit::add(b_, counter_, emit::constant(b_, dtype::i32, extents{}, 1));
     const int again = until_ ? goes_on(next) : -1;
-    if (until_) next = emit::loop_next(b_, counter_, next);
+    if (until_) next = emit::region_yield(b_, counter_, next);
     for (std::size_t k = 0; k < argument.size(); ++k) {
-      if (carry_[k] >= 0) emit::loop_next(b_, carry_[k], passed[k]);
+      if (carry_[k] >= 0) emit::region_yield(b_, carry_[k], passed[k]);
     }
-    for (std::size_t r = 0; r < results.size(); ++r) results[r] = emit::loop_next(b_, sum_[r], results[r]);
-    emit::loop_end(b_, again);
-    if (until_) emit::loop_result(b_, next);
-    for (int& one : results) one = emit::loop_result(b_, one);
+    for (std::size_t r = 0; r < results.size(); ++r) results[r] = emit::region_yield(b_, sum_[r], results[r]);
+    emit::region_end(b_, again);
+    if (until_) emit::region_result(b_, next);
+    for (int& one : results) one = emit::region_result(b_, one);
   }
 
  private:

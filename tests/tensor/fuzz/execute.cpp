@@ -144,9 +144,9 @@ graph without_own_gradients(graph g) {
     if (!is_further && !is_own(id)) continue;
     const int value =
         is_further ? operand(i.operand[0], attributes_of<further_result_attributes>(i).number) : operand(id, 0);
-    const int loop = i.loop;
+    const int loop = i.region;
     i = builder::make(ops::copy, i.type, i.shape, value);
-    i.loop = loop;
+    i.region = loop;
   }
   return g;
 }

@@ -133,18 +133,18 @@ class stencil_program {
     values.push_back(emit::scale(b_, sum, 0.2));
   }
   std::vector<int> loop(const std::vector<int>& start) {
-    emit::loop_begin(b_, random_.integer(1, 4), false, false);
+    emit::region_begin(b_, random_.integer(1, 4), false, false);
     std::vector<int> carries;
-    for (const int x : start) carries.push_back(emit::loop_carry(b_, x));
+    for (const int x : start) carries.push_back(emit::region_parameter(b_, x));
     std::vector<int> values = carries;
     if (random_.chance(0.3)) values.push_back(any(start));
     steps(values);
     std::vector<int> passed;
     for (std::size_t n = 0; n < carries.size(); ++n)
-      passed.push_back(emit::loop_next(b_, carries[n], values[values.size() - 1 - n]));
-    emit::loop_end(b_);
+      passed.push_back(emit::region_yield(b_, carries[n], values[values.size() - 1 - n]));
+    emit::region_end(b_);
     std::vector<int> results;
-    for (const int next : passed) results.push_back(emit::loop_result(b_, next));
+    for (const int next : passed) results.push_back(emit::region_result(b_, next));
     return results;
   }
 

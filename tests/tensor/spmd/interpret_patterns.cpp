@@ -139,12 +139,12 @@ TEST_CASE("fully sharded weights are gathered layer by layer and their gradients
       model m;
       const int x = m.argument({batch, width}, "x,_");
       const int w = m.argument({layers, width, width}, "_,x,_");
-      emit::loop_begin(m.b, layers, false, recompute);
-      const int carry = emit::loop_carry(m.b, x);
+      emit::region_begin(m.b, layers, false, recompute);
+      const int carry = emit::region_parameter(m.b, x);
       const int h = m.unary(ops::tanh, m.einsum("bm,mh->bh", carry, emit::loop_slice(m.b, w)));
-      const int next = emit::loop_next(m.b, carry, h);
-      emit::loop_end(m.b);
-      const int loss = square_mean(m, emit::loop_result(m.b, next));
+      const int next = emit::region_yield(m.b, carry, h);
+      emit::region_end(m.b);
+      const int loss = square_mean(m, emit::region_result(m.b, next));
       m.result(loss);
       m.result(m.gradients(loss, {w})[0], w);
       for (const int n : {2, 4}) {
@@ -366,12 +366,12 @@ TEST_CASE("what a loop reads from outside is laid out before it") {
     model m;
     const int x = m.argument({batch, width}, "x,_");
     const int w = m.argument({width, width}, "_,x");
-    emit::loop_begin(m.b, 5, false, false);
-    const int carry = emit::loop_carry(m.b, x);
+    emit::region_begin(m.b, 5, false, false);
+    const int carry = emit::region_parameter(m.b, x);
     const int h = m.shard(m.unary(ops::tanh, m.einsum("bm,mh->bh", carry, w)), "x,_");
-    const int next = emit::loop_next(m.b, carry, h);
-    emit::loop_end(m.b);
-    m.train(square_mean(m, emit::loop_result(m.b, next)), {w});
+    const int next = emit::region_yield(m.b, carry, h);
+    emit::region_end(m.b);
+    m.train(square_mean(m, emit::region_result(m.b, next)), {w});
     const spmd_program program = run_on({4}, m);
     CAPTURE(program.summary());
     // One gather of the weights for all iterations of both loops, one reduction of the summed gradient.

@@ -37,11 +37,11 @@ constexpr graph make_network() {
     if (l % 3 == 1) x = b.append(ops::stop_gradient, dtype::f32, square, emit::add(b, x, x));
   }
   const int stacked = parameter(extents{3, {3, 8, 8}});
-  emit::loop_begin(b, 3, false, false);
-  const int carry = emit::loop_carry(b, x);
-  const int next = emit::loop_next(b, carry, layer(layer(carry, emit::loop_slice(b, stacked)), x));
-  emit::loop_end(b);
-  x = emit::loop_result(b, next);
+  emit::region_begin(b, 3, false, false);
+  const int carry = emit::region_parameter(b, x);
+  const int next = emit::region_yield(b, carry, layer(layer(carry, emit::loop_slice(b, stacked)), x));
+  emit::region_end(b);
+  x = emit::region_result(b, next);
   for (int l = 0; l < 6; ++l) x = layer(x, parameter(square));
   const int loss = emit::reduce_sum(b, x, 3);
   detail::list<int> gradients(wanted.size(), -1);

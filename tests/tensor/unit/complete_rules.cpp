@@ -189,13 +189,13 @@ TEST_CASE("reshapes carry splits of whole factors, and uneven ones of the outerm
 TEST_CASE("loops carry shardings in, around and out") {
   model m;
   const int x = m.argument({8, 6}), w = m.argument({3, 6, 6});
-  emit::loop_begin(m.b, 3, false, false);
-  const int carry = emit::loop_carry(m.b, x);
+  emit::region_begin(m.b, 3, false, false);
+  const int carry = emit::region_parameter(m.b, x);
   const int layer = emit::loop_slice(m.b, w);
   const int h = m.einsum("bm,mh->bh", carry, m.shard(layer, "y,_"));
-  const int next = emit::loop_next(m.b, carry, h);
-  emit::loop_end(m.b);
-  const int out = emit::loop_result(m.b, next), stack = emit::loop_stack(m.b, h);
+  const int next = emit::region_yield(m.b, carry, h);
+  emit::region_end(m.b);
+  const int out = emit::region_result(m.b, next), stack = emit::loop_stack(m.b, h);
   m.result(m.shard(out, "x,_"));
   m.result(stack);
   const completed_shardings s({2, 2}, m);

@@ -35,21 +35,21 @@ inline void require_normal_form(graph_view g) {
       REQUIRE(operand < id);
       used[static_cast<std::size_t>(operand)] = true;
     }
-    if (i.op == &ops::loop_end) {
+    if (i.op == &ops::region_end) {
       REQUIRE(i.operand[0] == loop);
-      loop = g[loop].loop;
+      loop = g[loop].region;
     }
-    REQUIRE(i.loop == loop);
-    if (i.op == &ops::loop_begin) loop = id;
-    if (i.op == &ops::loop_carry) used[static_cast<std::size_t>(id)] = true;
-    if (i.op == &ops::loop_next || i.op == &ops::loop_end || i.op == &ops::result || i.op == &ops::argument) {
+    REQUIRE(i.region == loop);
+    if (i.op == &ops::region_begin) loop = id;
+    if (i.op == &ops::region_parameter) used[static_cast<std::size_t>(id)] = true;
+    if (i.op == &ops::region_yield || i.op == &ops::region_end || i.op == &ops::result || i.op == &ops::argument) {
       used[static_cast<std::size_t>(id)] = true;
     }
     if (i.op == &ops::loop_stack || i.op == &ops::loop_sum) {
       const int before = id - 1;
-      REQUIRE(g[i.operand[0]].loop >= 0);
-      const bool follows = g[before].op == &ops::loop_end ? g[before].operand[0] == g[i.operand[0]].loop
-                                                          : g[g[before].operand[0]].loop == g[i.operand[0]].loop;
+      REQUIRE(g[i.operand[0]].region >= 0);
+      const bool follows = g[before].op == &ops::region_end ? g[before].operand[0] == g[i.operand[0]].region
+                                                            : g[g[before].operand[0]].region == g[i.operand[0]].region;
       REQUIRE(follows);
     }
     REQUIRE(i.op != &ops::stop_gradient);

@@ -30,6 +30,9 @@ struct scan_writer {
   bool reverse = false;
   /// Whether the gradient recomputes, by depth of nesting.
   std::vector<bool> recompute;
+  /// Whether loops are tested for a condition, which holds until their last iteration: then they count their
+  /// iterations.
+  bool tested = false;
 
   template <class Body>
   scanned operator()(builder& b, int count, const ids& initial, const ids& stacked, Body body, int depth = 0) const {
@@ -37,22 +40,35 @@ struct scan_writer {
   }
 
  private:
+  static int holds(builder& b) {
+    const int zero = emit::constant(b, dtype::i32, extents{}, 0);
+    return emit::compare(b, ops::less, zero, emit::constant(b, dtype::i32, extents{}, 1));
+  }
+
   template <class Body>
   scanned write_loop(builder& b, int count, const ids& initial, const ids& stacked, Body body, int depth) const {
     const auto level = static_cast<std::size_t>(depth);
-    emit::loop_begin(b, count, reverse, level < recompute.size() && recompute[level]);
+    region_attributes attributes{count, reverse, level < recompute.size() && recompute[level]};
+    if (tested) attributes.kind = region_kind::until_or_at_most;
+    const int zero = tested ? emit::constant(b, dtype::i32, extents{}, 0) : -1;
+    emit::region_begin(b, attributes, tested ? holds(b) : -1);
+    const int counter = tested ? emit::region_parameter(b, zero) : -1;
     ids carries;
     ids slices;
-    for (const int id : initial) carries.push_back(emit::loop_carry(b, id));
+    for (const int id : initial) carries.push_back(emit::region_parameter(b, id));
     for (const int id : stacked) slices.push_back(emit::loop_slice(b, id));
     const scanned made = body(b, carries, slices);
     ids next;
     for (std::size_t k = 0; k < carries.size(); ++k) {
-      next.push_back(emit::loop_next(b, carries[k], made.carries[k]));
+      next.push_back(emit::region_yield(b, carries[k], made.carries[k]));
     }
-    emit::loop_end(b);
+    const int counted =
+        tested ? emit::region_yield(b, counter, emit::add(b, counter, emit::constant(b, dtype::i32, extents{}, 1)))
+               : -1;
+    emit::region_end(b, tested ? holds(b) : -1);
+    if (tested) emit::region_result(b, counted);
     scanned result;
-    for (const int id : next) result.carries.push_back(emit::loop_result(b, id));
+    for (const int id : next) result.carries.push_back(emit::region_result(b, id));
     for (const int id : made.outputs) result.outputs.push_back(emit::loop_stack(b, id));
     return result;
   }
@@ -98,13 +114,14 @@ int flat(builder& b, const scanned& values) {
 
 /// Checks the gradients of a program made with a scan_writer: by differences, and against the unrolled program; first
 /// to last and last to first, with every combination of recomputation in `depth` levels of loops.
-template <class Program> void check_scan(const std::vector<tensor_value>& data, Program program, int depth = 1) {
+template <class Program>
+void check_scan(const std::vector<tensor_value>& data, Program program, int depth = 1, bool tested = false) {
   for (const bool reverse : {false, true}) {
     const auto expected = check_gradients(data, [&](builder& b, const ids& a) {
-      return program(b, a, scan_writer{true, reverse, {}});
+      return program(b, a, scan_writer{true, reverse, {}, tested});
     });
     for (int bits = 0; bits < (1 << depth); ++bits) {
-      scan_writer loop{false, reverse, {}};
+      scan_writer loop{false, reverse, {}, tested};
       std::string flags;
       for (int d = 0; d < depth; ++d) {
         loop.recompute.push_back((bits >> d & 1) != 0);
@@ -401,13 +418,41 @@ TEST_CASE("scan: second derivatives through nested loops") {
       2);
 }
 
+/// The first gradient repeats the inner loops, and needs no gradient of them; the second differentiates what was
+/// repeated.
+TEST_CASE("scan: second derivatives through loops that a gradient has repeated") {
+  random_source random(16);
+  for (const bool tested : {false, true}) {
+    CAPTURE(tested);
+    check_scan(
+        {random_tensor(random, extents_of({2})), random_tensor(random, extents_of({2, 2})),
+         random_tensor(random, extents_of({2}))},
+        [](builder& b, const ids& a, const scan_writer& scan) {
+          const auto innermost = [&](builder& c, const ids& carry, const ids&) {
+            return scanned{{tanh(c, emit::multiply(c, carry[0], a[2]))}, {}};
+          };
+          const auto inner = [&](builder& c, const ids& carry, const ids&) {
+            return scan(c, 3, carry, {}, innermost, 2);
+          };
+          const scanned made = scan(b, 2, {a[0]}, {a[1]}, [&](builder& c, const ids& carry, const ids& x) {
+            return scanned{{emit::multiply(c, carry[0], scan(c, 2, {x[0]}, {}, inner, 1).carries[0])}, {}};
+          });
+          const int loss = emit::reduce_sum(b, emit::multiply(b, made.carries[0], made.carries[0]), 1);
+          int gradient = -1;
+          differentiate(b, loss, a.data(), 1, &gradient);
+          return gradient;
+        },
+        3, tested);
+  }
+}
+
 TEST_CASE("scan: the gradient of a loop's sum, where the cotangent is the same in all iterations") {
   random_source random(16);
   check_gradients({random_tensor(random, extents_of({3, 2})), random_tensor(random, extents_of({2}))},
                   [](builder& b, const ids& a) {
-                    emit::loop_begin(b, 3, false, false);
+                    emit::region_begin(b, 3, false, false);
                     const int sum = emit::add(b, emit::loop_slice(b, a[0]), a[1]);
-                    emit::loop_end(b);
+                    emit::region_end(b);
                     return emit::loop_sum(b, sum);
                   });
 }
@@ -504,8 +549,8 @@ TEST_CASE("scan: what does not change in the body is not kept for each iteration
     builder b;
     const int w = emit::argument(b, dtype::f64, extents_of({6, 3}), 0);
     const int stacked = emit::argument(b, dtype::f64, extents_of({4, 3, 3}), 1);
-    emit::loop_begin(b, 4, false, false);
-    const int carry = emit::loop_carry(b, emit::slice(b, w, 0, 0, 3));
+    emit::region_begin(b, 4, false, false);
+    const int carry = emit::region_parameter(b, emit::slice(b, w, 0, 0, 3));
     const int first = emit::slice(b, w, 0, 3, 3);
     const int row = emit::slice(b, w, 0, 2, 1);
     const int factor =
@@ -513,9 +558,9 @@ TEST_CASE("scan: what does not change in the body is not kept for each iteration
                                 emit::broadcast_along(b, emit::reshape(b, row, extents_of({3})), extents_of({3, 3}), 2))
                : first;
     const int next =
-        emit::loop_next(b, carry, emit::multiply(b, emit::multiply(b, factor, carry), emit::loop_slice(b, stacked)));
-    emit::loop_end(b);
-    const int loss = emit::reduce_sum(b, emit::loop_result(b, next), 3);
+        emit::region_yield(b, carry, emit::multiply(b, emit::multiply(b, factor, carry), emit::loop_slice(b, stacked)));
+    emit::region_end(b);
+    const int loss = emit::reduce_sum(b, emit::region_result(b, next), 3);
     int gradients[2];
     const int wanted[2]{w, stacked};
     differentiate(b, loss, &wanted[0], 2, &gradients[0]);
@@ -526,7 +571,7 @@ TEST_CASE("scan: what does not change in the body is not kept for each iteration
     for (const instruction& i : normal.code) {
       if (i.op != &ops::loop_stack) continue;
       // The gradient by the stacked argument is a stack, and belongs to a reverse loop.
-      if (!attributes_of<loop_attributes>(normal.code[normal.code[i.operand[0]].loop]).reverse) ++kept;
+      if (!attributes_of<region_attributes>(normal.code[normal.code[i.operand[0]].region]).reverse) ++kept;
     }
     CHECK(kept == 2);  // the carry, and its product with the factor
     random_source random(5);

@@ -45,16 +45,16 @@ window #1 : dim=0 size=2 stride=2 dilation=3 base_dilation=4 extent=8 wraps
 %6 = slice<dim=1, start=4, step=-1> %2 : f32[64@data, 4@model] local [32, 1] origin 2
 %7 = all_reduce<axes=data*model, combine=max> %4 : f32[] whole travels_along
 %8 = exchange<axes=model, combine=sum, windows=#0, window_count=1> %6 : f32[64@data, 4] local [32, 4]
-%9 = loop_begin<iterations=3, reverse> : i32[] {
-  %10 = loop_carry %0 : f32[64, 256]
+%9 = region_begin<iterations=3, reverse> : i32[] {
+  %10 = region_parameter %0 : f32[64, 256]
   %11 = softmax<dims={1}> %10, %10, %10 : f32[64, 256]
-  %12 = loop_next %10, %11 : f32[64, 256]
-} %13 = loop_end %9 : i32[]
-%14 = loop_result %12 : f32[64, 256]
+  %12 = region_yield %10, %11 : f32[64, 256]
+} %13 = region_end %9 : i32[]
+%14 = region_result %12 : f32[64, 256]
 %15 = concat<dim=0, windows=#0> %14, %14, %14, %14, %14, %14 : f32[384, 256]
 %16 = transpose<order=[1, 0]> %15 : f32[256, 384]
 %17 = result<number=0, sums_travel_as=bf16> %16 : f32[256, 384]
-%18 = result<number=1> %14, %0 : f32[64, 256] loop %9
+%18 = result<number=1> %14, %0 : f32[64, 256] region %9
 )";
 
 }  // namespace
@@ -68,9 +68,9 @@ TEST_CASE("a graph's text is printed as it was read") {
   CHECK(product.shape == extents{2, {64, 1024}});
   CHECK(attributes_of<einsum_attributes>(product).right[1] == 'h');
   CHECK(read.code.annotations[product.annotation].placement.dim[1] == axis_list(1));
-  CHECK(read.code.code[11].loop == 9);
-  CHECK(attributes_of<loop_attributes>(read.code.code[9]).reverse);
-  CHECK(read.code.code[13].loop == -1);
+  CHECK(read.code.code[11].region == 9);
+  CHECK(attributes_of<region_attributes>(read.code.code[9]).reverse);
+  CHECK(read.code.code[13].region == -1);
   CHECK(read.code.code[7].op->facts.travels_along);
   CHECK(attributes_of<border_attributes>(read.code.code[17]).sums_travel_as == static_cast<int>(dtype::bf16) + 1);
 }
@@ -139,8 +139,8 @@ TEST_CASE("what is wrong with a graph's text is said with its place") {
   CHECK(error_of("%0 = argument<number=0> : f32[2") == "line 1, column 32: read the end of the line, expected \"]\"");
   CHECK(error_of("%0 = argument<number=0> : f32[2] %1") ==
         "line 1, column 34: read \"%\", expected an instruction's end");
-  CHECK(error_of("%0 = loop_begin<iterations=2> : i32[] {\n") ==
-        "line 2, column 1: read the end of the line, expected \"}\" and the loop_end of %0");
+  CHECK(error_of("%0 = region_begin<iterations=2> : i32[] {\n") ==
+        "line 2, column 1: read the end of the line, expected \"}\" and the region_end of %0");
   CHECK(error_of("%0 = einsum<\"ab,bc\"> : f32[2]") ==
         "line 1, column 13: read \"\"\", expected two operands and a result, as in \"ab,bc->ac\"");
 }
@@ -178,15 +178,15 @@ constexpr const char* dumped = R"(after trace:
 mesh rows=2
 %0 = argument<number=0> : f32[4@rows, 8]
 %1 = reduce_sum<dims={0}, kind=sum> %0 : f32[8]
-%2 = loop_begin<iterations=3> : i32[] {
-  %3 = loop_carry %1 : f32[8]
+%2 = region_begin<iterations=3> : i32[] {
+  %3 = region_parameter %1 : f32[8]
   %4 = broadcast<target=[1]> %3 : f32[4, 8]
   %5 = multiply %0, %4 : f32[4, 8]
   %6 = reduce_sum<dims={0}, kind=sum> %5 : f32[8]
   %7 = add %3, %6 : f32[8]
-  %8 = loop_next %3, %7 : f32[8]
-} %9 = loop_end %2 : i32[]
-%10 = loop_result %8 : f32[8]
+  %8 = region_yield %3, %7 : f32[8]
+} %9 = region_end %2 : i32[]
+%10 = region_result %8 : f32[8]
 %11 = result<number=0> %10 : f32[8]
 
 after normalise: unchanged
@@ -197,15 +197,15 @@ after complete:
 mesh rows=2
 %0 = argument<number=0> : f32[4@rows, 8]
 %1 = reduce_sum<dims={0}, kind=sum> %0 : f32[8@?]
-%2 = loop_begin<iterations=3> : i32[] whole {
-  %3 = loop_carry %1 : f32[8@?]
+%2 = region_begin<iterations=3> : i32[] whole {
+  %3 = region_parameter %1 : f32[8@?]
   %4 = broadcast<target=[1]> %3 : f32[4@rows?, 8@?]
   %5 = multiply %0, %4 : f32[4@rows?, 8@?]
   %6 = reduce_sum<dims={0}, kind=sum> %5 : f32[8@?]
   %7 = add %3, %6 : f32[8@?]
-  %8 = loop_next %3, %7 : f32[8@?]
-} %9 = loop_end %2 : i32[] whole
-%10 = loop_result %8 : f32[8@?]
+  %8 = region_yield %3, %7 : f32[8@?]
+} %9 = region_end %2 : i32[] whole
+%10 = region_result %8 : f32[8@?]
 %11 = result<number=0> %10 : f32[8@?]
 
 after partition:
@@ -213,16 +213,16 @@ mesh rows=2
 %0 = argument<number=0> : f32[4@rows, 8] local [2, 8] origin 0
 %1 = reduce_sum<dims={0}, kind=sum> %0 : f32[8] sum@rows origin 1
 %2 = all_reduce<axes=rows, combine=sum> %1 : f32[8@?] origin 2
-%3 = loop_begin<iterations=3> : i32[] whole origin 2 {
-  %4 = loop_carry %2 : f32[8@?] origin 3
+%3 = region_begin<iterations=3> : i32[] whole origin 2 {
+  %4 = region_parameter %2 : f32[8@?] origin 3
   %5 = broadcast<target=[1]> %4 : f32[4@rows, 8] local [2, 8] origin 4
   %6 = multiply %0, %5 : f32[4@rows, 8] local [2, 8] origin 5
   %7 = reduce_sum<dims={0}, kind=sum> %6 : f32[8] sum@rows origin 6
   %8 = all_reduce<axes=rows, combine=sum> %7 : f32[8] whole origin 7
   %9 = add %4, %8 : f32[8] whole origin 7
-  %10 = loop_next %4, %9 : f32[8@?] origin 8
-} %11 = loop_end %3 : i32[] whole origin 9
-%12 = loop_result %10 : f32[8@?] origin 10
+  %10 = region_yield %4, %9 : f32[8@?] origin 8
+} %11 = region_end %3 : i32[] whole origin 9
+%12 = region_result %10 : f32[8@?] origin 10
 %13 = result<number=0> %12 : f32[8@?] origin 11
 
 after merge_all: unchanged
@@ -290,7 +290,7 @@ TEST_CASE("check_passes names the pass and the instruction of a broken graph") {
   CHECK(refusal_after("normalise", [](graph&) {}) == "");
   CHECK(refusal_after("normalise", [](graph& g) { g.code[5].shape[1] = 7; }) ==
         "after normalise, %5 = multiply %0, %4 : f32[4, 7]: its operands' shapes do not fit together");
-  CHECK(refusal_after("partition", [](graph& g) { g.code[8].loop = -1; }) ==
+  CHECK(refusal_after("partition", [](graph& g) { g.code[8].region = -1; }) ==
         "after partition, %8 = all_reduce<axes=rows, combine=sum> %7 : f32[8] whole origin 7: an operand is computed "
         "in a loop that it is not in");
   CHECK(refusal_after("complete", [](graph& g) { g.annotations[5].placement.unreduced = bit_of(0); }) ==

@@ -376,16 +376,16 @@ std::vector<tensor_value> looped(std::int64_t count, bool reverse, const std::ve
     data.push_back({extents{}, {x}});
     emit::argument(b, dtype::f64, extents{}, static_cast<int>(data.size()) - 1);
   }
-  emit::loop_begin(b, count, reverse, false);
-  for (std::size_t k = 0; k < start.size(); ++k) carries.push_back(emit::loop_carry(b, static_cast<int>(k)));
+  emit::region_begin(b, count, reverse, false);
+  for (std::size_t k = 0; k < start.size(); ++k) carries.push_back(emit::region_parameter(b, static_cast<int>(k)));
   const ids passed = body(b, carries);
   ids next;
   for (std::size_t k = 0; k < passed.size(); ++k) {
     // The value is passed as it is: no copy that makes an order harmless.
-    next.push_back(b.append(ops::loop_next, dtype::f64, extents{}, carries[k], passed[k]));
+    next.push_back(b.append(ops::region_yield, dtype::f64, extents{}, carries[k], passed[k]));
   }
-  emit::loop_end(b);
-  for (std::size_t k = 0; k < next.size(); ++k) emit::result(b, emit::loop_result(b, next[k]), static_cast<int>(k));
+  emit::region_end(b);
+  for (std::size_t k = 0; k < next.size(); ++k) emit::result(b, emit::region_result(b, next[k]), static_cast<int>(k));
   const std::vector<tensor_value> found = naive_interpret(b.result(), data);
   require_agreement(found, interpret(b.result(), data));
   return found;
@@ -420,24 +420,24 @@ TEST_CASE("slices, stacks and sums of nested and reversed loops") {
   const int a = emit::argument(b, dtype::f64, extents_of({3}), 0);
   const int m = emit::argument(b, dtype::f64, extents_of({3, 2}), 1);
   const int zero = emit::constant(b, dtype::f64, extents{}, 0);
-  emit::loop_begin(b, 3, true, false);
-  const int outer_begin = b.loop;
-  const int total = emit::loop_carry(b, zero);
+  emit::region_begin(b, 3, true, false);
+  const int outer_begin = b.region;
+  const int total = emit::region_parameter(b, zero);
   const int one = emit::loop_slice(b, a);
   const int row = emit::loop_slice(b, m);
-  emit::loop_begin(b, 2, false, false);
+  emit::region_begin(b, 2, false, false);
   const int inner = emit::multiply(b, emit::loop_slice(b, row), one);
   // Belongs to the outer loop, though it stands in the inner one.
   instruction doubled = builder::make(ops::add, dtype::f64, extents{}, one, one);
-  doubled.loop = outer_begin;
+  doubled.region = outer_begin;
   const int twice = b.result().code.push_back(doubled);
   const int plus = emit::add(b, inner, twice);
-  emit::loop_end(b);
+  emit::region_end(b);
   const int sum = emit::loop_sum(b, plus);
   const int both_rows = emit::loop_stack(b, inner);
-  const int added = emit::loop_next(b, total, emit::add(b, total, sum));
-  emit::loop_end(b);
-  emit::result(b, emit::loop_result(b, added), 0);
+  const int added = emit::region_yield(b, total, emit::add(b, total, sum));
+  emit::region_end(b);
+  emit::result(b, emit::region_result(b, added), 0);
   emit::result(b, emit::loop_stack(b, both_rows), 1);
   emit::result(b, emit::loop_stack(b, total), 2);
   const std::vector<tensor_value> data{{extents_of({3}), {1, 10, 100}}, {extents_of({3, 2}), {1, 2, 3, 4, 5, 6}}};

@@ -583,13 +583,13 @@ TEST_CASE("loops by hand: carries, slices, stacks and sums in both directions") 
     builder b;
     const int xs = emit::argument(b, dtype::f64, extents_of({4, 1}), 0);
     const int zero = emit::constant(b, dtype::f64, extents_of({1}), 0);
-    emit::loop_begin(b, 4, reverse, false);
-    const int carry = emit::loop_carry(b, zero);
+    emit::region_begin(b, 4, reverse, false);
+    const int carry = emit::region_parameter(b, zero);
     const int x = emit::loop_slice(b, xs);
-    const int next = emit::loop_next(b, carry, emit::add(b, emit::scale(b, carry, 10), x));
+    const int next = emit::region_yield(b, carry, emit::add(b, emit::scale(b, carry, 10), x));
     const int before = emit::own(b, carry);
-    emit::loop_end(b);
-    emit::result(b, emit::loop_result(b, next), 0);
+    emit::region_end(b);
+    emit::result(b, emit::region_result(b, next), 0);
     emit::result(b, emit::loop_stack(b, before), 1);
     emit::result(b, emit::loop_sum(b, x), 2);
     emit::result(b, emit::loop_stack(b, x), 3);

@@ -159,14 +159,14 @@ TEST_CASE("halo_room: results are those of a program without room around its val
           model looped;
           const int start = negated(looped, looped.argument({1, rows, 5, 3}, "_,x,_,_"));
           const int weights = looped.argument({3, 3, 3, 3});
-          emit::loop_begin(looped.b, iterations, is_reverse, false);
-          const int carry = emit::loop_carry(looped.b, start);
+          emit::region_begin(looped.b, iterations, is_reverse, false);
+          const int carry = emit::region_parameter(looped.b, start);
           // A chain computes the next value in the carry's place; a convolution, which reads neighbours, cannot.
           const int smooth = smoothed(looped, carry, weights);
-          const int next = emit::loop_next(looped.b, carry, in_place ? looped.unary(ops::tanh, smooth) : smooth);
-          emit::loop_end(looped.b);
+          const int next = emit::region_yield(looped.b, carry, in_place ? looped.unary(ops::tanh, smooth) : smooth);
+          emit::region_end(looped.b);
           // The value after the loop is read by a convolution again.
-          const int last = emit::loop_result(looped.b, next);
+          const int last = emit::region_result(looped.b, next);
           looped.result(last);
           looped.result(smoothed(looped, last, weights));
           const run_around around({devices}, looped);

@@ -91,12 +91,12 @@ TEST_CASE("what is stacked is computed in its place, and copied only where it li
     CAPTURE(is_carry);
     model m;
     const int state = m.argument({4, 3});
-    emit::loop_begin(m.b, 5, false, false);
-    const int carry = emit::loop_carry(m.b, state);
+    emit::region_begin(m.b, 5, false, false);
+    const int carry = emit::region_parameter(m.b, state);
     const int value = m.unary(ops::tanh, carry);
-    const int next = emit::loop_next(m.b, carry, m.multiply(value, value));
-    emit::loop_end(m.b);
-    m.result(emit::loop_result(m.b, next));
+    const int next = emit::region_yield(m.b, carry, m.multiply(value, value));
+    emit::region_end(m.b);
+    m.result(emit::region_result(m.b, next));
     m.result(emit::loop_stack(m.b, is_carry ? carry : value));
     const spmd_program program = run_merged_on({1}, m);
     const run_time_plan plan(mesh_of({1}), program.parts.program);

@@ -32,7 +32,7 @@ std::string text_of(graph_view g) {
     for (int k = 0; k < i.operand_count; ++k) add(g.operand_at(i, k));
     for (const std::int64_t a : i.attribute) add(a);
     add(i.scalar);
-    add(i.loop);
+    add(i.region);
     add(i.origin);
     const sharding& placed = g.annotations[i.annotation].placement;
     add(placed.unreduced);

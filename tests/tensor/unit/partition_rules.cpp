@@ -652,15 +652,15 @@ TEST_CASE("small all_reduces wait for a loop that does not read them, and move a
     const int sum = m.sum(m.argument({8, 3}, "x,_"), 1);
     const int x = m.argument({8, 3}, "x,_");
     const int state = m.argument({3});
-    emit::loop_begin(b, 4, false, false);
-    const int carry = emit::loop_carry(b, state);
-    const int other = emit::loop_carry(b, state);
+    emit::region_begin(b, 4, false, false);
+    const int carry = emit::region_parameter(b, state);
+    const int other = emit::region_parameter(b, state);
     const int product = m.multiply(x, m.unary(ops::tanh, reads ? m.add(carry, sum) : carry));
-    const int next = emit::loop_next(b, carry, m.sum(product, 1));
-    const int other_next = emit::loop_next(b, other, m.sum(m.multiply(product, other), 1));
-    emit::loop_end(b);
-    const int last = m.sum(m.multiply(x, emit::loop_result(b, next)), 1);
-    for (const int one : {sum, last, emit::loop_result(b, other_next)}) m.result(one);
+    const int next = emit::region_yield(b, carry, m.sum(product, 1));
+    const int other_next = emit::region_yield(b, other, m.sum(m.multiply(product, other), 1));
+    emit::region_end(b);
+    const int last = m.sum(m.multiply(x, emit::region_result(b, next)), 1);
+    for (const int one : {sum, last, emit::region_result(b, other_next)}) m.result(one);
     const spmd_program program = run_merged_on({2}, m);
     // One in each iteration, the last, and the first with it if it may wait so long.
     CHECK(program.count(collective::all_reduce) == (reads ? 6 : 5));
@@ -668,15 +668,15 @@ TEST_CASE("small all_reduces wait for a loop that does not read them, and move a
     const graph_view code = program.parts.program;
     int loop = -1;
     for (int id = 0; id < code.size; ++id) {
-      if (code[id].op == &ops::loop_begin) {
+      if (code[id].op == &ops::region_begin) {
         loop = id;
         continue;
       }
-      if (code[id].op == &ops::loop_end) {
-        CHECK((code[id - 1].op == &ops::loop_next && code[id - 2].op == &ops::loop_next));
+      if (code[id].op == &ops::region_end) {
+        CHECK((code[id - 1].op == &ops::region_yield && code[id - 2].op == &ops::region_yield));
         loop = -1;
       }
-      CHECK(code[id].loop == loop);
+      CHECK(code[id].region == loop);
     }
   }
 }
@@ -685,11 +685,11 @@ TEST_CASE("a sum that only a loop's body reads is reduced once, before the loop"
   model m;
   const int sum = m.sum(m.argument({8, 3}, "x,_"), 1);
   const int state = m.argument({3});
-  emit::loop_begin(m.b, 4, false, false);
-  const int carry = emit::loop_carry(m.b, state);
-  const int next = emit::loop_next(m.b, carry, m.unary(ops::tanh, m.multiply(sum, carry)));
-  emit::loop_end(m.b);
-  m.result(emit::loop_result(m.b, next));
+  emit::region_begin(m.b, 4, false, false);
+  const int carry = emit::region_parameter(m.b, state);
+  const int next = emit::region_yield(m.b, carry, m.unary(ops::tanh, m.multiply(sum, carry)));
+  emit::region_end(m.b);
+  m.result(emit::region_result(m.b, next));
   CHECK(run_on({2}, m).count(collective::all_reduce) == 1);
 }
 
@@ -702,16 +702,16 @@ TEST_CASE("the gradient of what a loop's body slices is reduced once, behind the
     const int w = m.argument({8, 4});
     const int factors = m.argument({5, 8, 4});
     const int state = m.argument({6, 4}, "x,_");
-    emit::loop_begin(b, 5, false, false);
-    const int carry = emit::loop_carry(b, state);
+    emit::region_begin(b, 5, false, false);
+    const int carry = emit::region_parameter(b, state);
     const int all = changing ? m.multiply(w, emit::loop_slice(b, factors)) : w;
     int sum = carry;
     for (int n = 0; n < 2; ++n) {
       sum = m.unary(ops::tanh, m.einsum("bi,io->bo", sum, emit::slice(b, all, 0, 4 * n, 4)));
     }
-    const int next = emit::loop_next(b, carry, sum);
-    emit::loop_end(b);
-    m.train(m.mean(emit::loop_result(b, next)), {w});
+    const int next = emit::region_yield(b, carry, sum);
+    emit::region_end(b);
+    m.train(m.mean(emit::region_result(b, next)), {w});
     CHECK(run_on({2}, m).count(collective::all_reduce) == 2);
     CHECK(run_merged_on({2}, m).count(collective::all_reduce) == 1);
   }
@@ -754,17 +754,17 @@ TEST_CASE("carries are laid out as the body keeps them, whatever came before") {
     model m;
     const int x = m.argument({n, 6}, "_,x"), w = m.argument({6, 6}, "_,y");
     const int ones = emit::constant_like(m.b, x, 1);
-    emit::loop_begin(m.b, 3, false, false);
-    const int one = emit::loop_carry(m.b, x);
-    const int two = emit::loop_carry(m.b, ones);
+    emit::region_begin(m.b, 3, false, false);
+    const int one = emit::region_parameter(m.b, x);
+    const int two = emit::region_parameter(m.b, ones);
     const int h = m.shard(m.unary(ops::tanh, m.einsum("bm,mh->bh", one, w)), "x,y");
     const int mixed = m.add(h, two);
     const int out = m.sum(mixed, 1);
-    const int next_one = emit::loop_next(m.b, one, two);  // handed over crosswise
-    const int next_two = emit::loop_next(m.b, two, mixed);
-    emit::loop_end(m.b);
-    m.result(emit::loop_result(m.b, next_one));
-    m.result(emit::loop_result(m.b, next_two));
+    const int next_one = emit::region_yield(m.b, one, two);  // handed over crosswise
+    const int next_two = emit::region_yield(m.b, two, mixed);
+    emit::region_end(m.b);
+    m.result(emit::region_result(m.b, next_one));
+    m.result(emit::region_result(m.b, next_two));
     m.result(emit::loop_stack(m.b, out));
     m.result(emit::loop_sum(m.b, out));
     static_cast<void>(run_on({2, 2}, m));

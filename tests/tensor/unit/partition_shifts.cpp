@@ -158,17 +158,17 @@ TEST_CASE("the next value of a carry is computed in its place", "[partition]") {
   model m;
   const int start = m.argument({13, 9}, "x,y");
   const int other = m.argument({13, 9}, "x,y");
-  emit::loop_begin(m.b, 3, false, false);
-  const int x = emit::loop_carry(m.b, start);
-  const int d = emit::loop_carry(m.b, other);
+  emit::region_begin(m.b, 3, false, false);
+  const int x = emit::region_parameter(m.b, start);
+  const int d = emit::region_parameter(m.b, other);
   // d is read further by another chain, before it is written.
   const int product = emit::add(m.b, shifted(m, d, 0, 1), shifted(m, d, 1, -1));
   const int total = emit::scale(m.b, m.total(m.multiply(product, product)), 0.01);
-  const int next_x = emit::loop_next(m.b, x, emit::add(m.b, x, m.multiply(d, total)));
-  const int next_d = emit::loop_next(m.b, d, emit::subtract(m.b, m.multiply(d, total), product));
-  emit::loop_end(m.b);
-  m.result(emit::loop_result(m.b, next_x));
-  m.result(emit::loop_result(m.b, next_d));
+  const int next_x = emit::region_yield(m.b, x, emit::add(m.b, x, m.multiply(d, total)));
+  const int next_d = emit::region_yield(m.b, d, emit::subtract(m.b, m.multiply(d, total), product));
+  emit::region_end(m.b);
+  m.result(emit::region_result(m.b, next_x));
+  m.result(emit::region_result(m.b, next_d));
   for (const auto& mesh : all_meshes) {
     const found_steps found = steps_on(mesh, m);
     // Before and after the loop.
@@ -186,16 +186,16 @@ template <class Body> int copies_in_loop(const Body& body) {
   model m;
   const int start = m.argument({10, 12}, "x,y");
   const int other = m.argument({10, 12}, "x,y");
-  emit::loop_begin(m.b, 3, false, false);
-  const int a = emit::loop_carry(m.b, start);
-  const int b = emit::loop_carry(m.b, other);
+  emit::region_begin(m.b, 3, false, false);
+  const int a = emit::region_parameter(m.b, start);
+  const int b = emit::region_parameter(m.b, other);
   int next[2]{};
   body(m, a, b, next);
-  const int next_a = emit::loop_next(m.b, a, next[0]);
-  const int next_b = emit::loop_next(m.b, b, next[1]);
-  emit::loop_end(m.b);
-  m.result(emit::loop_result(m.b, next_a));
-  m.result(emit::loop_result(m.b, next_b));
+  const int next_a = emit::region_yield(m.b, a, next[0]);
+  const int next_b = emit::region_yield(m.b, b, next[1]);
+  emit::region_end(m.b);
+  m.result(emit::region_result(m.b, next_a));
+  m.result(emit::region_result(m.b, next_b));
   for (const auto& mesh : all_meshes) steps_on(mesh, m);
   // Two copies before the loop, and two of results.
   return steps_on({1, 1}, m).copies - 4;

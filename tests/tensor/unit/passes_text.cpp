@@ -77,19 +77,19 @@ TEST_CASE("normalise drops what nobody reads") {
 
 TEST_CASE("normalise puts a stacked output after its loop") {
   CHECK(normalised(R"(%0 = argument<number=0> : f32[4]
-%1 = loop_begin<iterations=3> : i32[] {
-  %2 = loop_carry %0 : f32[4]
+%1 = region_begin<iterations=3> : i32[] {
+  %2 = region_parameter %0 : f32[4]
   %3 = exp %2 : f32[4]
-  %4 = loop_stack %3 : f32[3, 4] loop none
-  %5 = loop_next %2, %3 : f32[4]
-} %6 = loop_end %1 : i32[]
+  %4 = loop_stack %3 : f32[3, 4] region none
+  %5 = region_yield %2, %3 : f32[4]
+} %6 = region_end %1 : i32[]
 %7 = result<number=0> %4 : f32[3, 4]
 )") == R"(%0 = argument<number=0> : f32[4]
-%1 = loop_begin<iterations=3> : i32[] {
-  %2 = loop_carry %0 : f32[4]
+%1 = region_begin<iterations=3> : i32[] {
+  %2 = region_parameter %0 : f32[4]
   %3 = exp %2 : f32[4]
-  %4 = loop_next %2, %3 : f32[4]
-} %5 = loop_end %1 : i32[]
+  %4 = region_yield %2, %3 : f32[4]
+} %5 = region_end %1 : i32[]
 %6 = loop_stack %3 : f32[3, 4]
 %7 = result<number=0> %6 : f32[3, 4]
 )");
@@ -97,22 +97,22 @@ TEST_CASE("normalise puts a stacked output after its loop") {
 
 TEST_CASE("normalise takes what does not change out of a loop") {
   CHECK(normalised(R"(%0 = argument<number=0> : f32[4]
-%1 = loop_begin<iterations=3> : i32[] {
-  %2 = loop_carry %0 : f32[4]
+%1 = region_begin<iterations=3> : i32[] {
+  %2 = region_parameter %0 : f32[4]
   %3 = exp %0 : f32[4]
   %4 = add %2, %3 : f32[4]
-  %5 = loop_next %2, %4 : f32[4]
-} %6 = loop_end %1 : i32[]
-%7 = loop_result %5 : f32[4]
+  %5 = region_yield %2, %4 : f32[4]
+} %6 = region_end %1 : i32[]
+%7 = region_result %5 : f32[4]
 %8 = result<number=0> %7 : f32[4]
 )") == R"(%0 = argument<number=0> : f32[4]
 %1 = exp %0 : f32[4]
-%2 = loop_begin<iterations=3> : i32[] {
-  %3 = loop_carry %0 : f32[4]
+%2 = region_begin<iterations=3> : i32[] {
+  %3 = region_parameter %0 : f32[4]
   %4 = add %3, %1 : f32[4]
-  %5 = loop_next %3, %4 : f32[4]
-} %6 = loop_end %2 : i32[]
-%7 = loop_result %5 : f32[4]
+  %5 = region_yield %3, %4 : f32[4]
+} %6 = region_end %2 : i32[]
+%7 = region_result %5 : f32[4]
 %8 = result<number=0> %7 : f32[4]
 )");
 }
@@ -120,17 +120,17 @@ TEST_CASE("normalise takes what does not change out of a loop") {
 TEST_CASE("normalise leaves in a branch what only the branch needs, and keeps what decides about a loop") {
   const std::string branch = R"(%0 = argument<number=0> : f32[4]
 %1 = argument<number=1> : i32[]
-%2 = loop_begin<iterations=3> : i32[] {
-  %3 = loop_carry %0 : f32[4]
-  %4 = loop_begin<iterations=1, kind=branch, scalar=2> %1 : i32[] {
-    %5 = loop_carry %3 : f32[4]
+%2 = region_begin<iterations=3> : i32[] {
+  %3 = region_parameter %0 : f32[4]
+  %4 = region_begin<iterations=1, kind=branch, scalar=2> %1 : i32[] {
+    %5 = region_parameter %3 : f32[4]
     %6 = exp %0 : f32[4]
-    %7 = loop_next %5, %6 : f32[4]
-  } %8 = loop_end %4 : i32[]
-  %9 = loop_result %7 : f32[4]
-  %10 = loop_next %3, %9 : f32[4]
-} %11 = loop_end %2 : i32[]
-%12 = loop_result %10 : f32[4]
+    %7 = region_yield %5, %6 : f32[4]
+  } %8 = region_end %4 : i32[]
+  %9 = region_result %7 : f32[4]
+  %10 = region_yield %3, %9 : f32[4]
+} %11 = region_end %2 : i32[]
+%12 = region_result %10 : f32[4]
 %13 = result<number=0> %12 : f32[4]
 )";
   CHECK(normalised(branch) == branch);
@@ -138,27 +138,27 @@ TEST_CASE("normalise leaves in a branch what only the branch needs, and keeps wh
   CHECK(normalised(R"(%0 = argument<number=0> : f32[]
 %1 = argument<number=1> : bool[]
 %2 = constant<value=0> : i32[]
-%3 = loop_begin<iterations=9, kind=until_or_at_most> %1 : i32[] {
-  %4 = loop_carry %2 : i32[]
-  %5 = loop_carry %0 : f32[]
+%3 = region_begin<iterations=9, kind=until_or_at_most> %1 : i32[] {
+  %4 = region_parameter %2 : i32[]
+  %5 = region_parameter %0 : f32[]
   %6 = exp %5 : f32[]
   %7 = less %6, %0 : bool[]
   %8 = stop_gradient %7 : bool[]
-  %9 = loop_next %4, %4 : i32[]
-  %10 = loop_next %5, %6 : f32[]
-} %11 = loop_end %3, %8 : i32[]
-%12 = loop_result %9 : i32[]
-%13 = loop_result %10 : f32[]
+  %9 = region_yield %4, %4 : i32[]
+  %10 = region_yield %5, %6 : f32[]
+} %11 = region_end %3, %8 : i32[]
+%12 = region_result %9 : i32[]
+%13 = region_result %10 : f32[]
 %14 = result<number=0> %13 : f32[]
 )") == R"(%0 = argument<number=0> : f32[]
 %1 = argument<number=1> : bool[]
-%2 = loop_begin<iterations=9, kind=until_or_at_most> %1 : i32[] {
-  %3 = loop_carry %0 : f32[]
+%2 = region_begin<iterations=9, kind=until_or_at_most> %1 : i32[] {
+  %3 = region_parameter %0 : f32[]
   %4 = exp %3 : f32[]
   %5 = less %4, %0 : bool[]
-  %6 = loop_next %3, %4 : f32[]
-} %7 = loop_end %2, %5 : i32[]
-%8 = loop_result %6 : f32[]
+  %6 = region_yield %3, %4 : f32[]
+} %7 = region_end %2, %5 : i32[]
+%8 = region_result %6 : f32[]
 %9 = result<number=0> %8 : f32[]
 )");
 }
@@ -264,15 +264,15 @@ TEST_CASE("reduce_after_loops adds up terms, and what a carry starts with once")
   CHECK(reduced_after_loops(R"(mesh x=4
 %0 = argument<number=0> : f32[12] whole
 %1 = argument<number=1> : f32[5, 16@x, 12] local [5, 4, 12]
-%2 = loop_begin<iterations=5> : i32[] whole {
-  %3 = loop_carry %0 : f32[12] whole
+%2 = region_begin<iterations=5> : i32[] whole {
+  %3 = region_parameter %0 : f32[12] whole
   %4 = loop_slice %1 : f32[16@x, 12] local [4, 12]
   %5 = reduce_sum<dims={0}, kind=sum> %4 : f32[12] sum@x
   %6 = all_reduce<axes=x, combine=sum> %5 : f32[12] whole
   %7 = add %3, %6 : f32[12] whole
-  %8 = loop_next %3, %7 : f32[12] whole
-} %9 = loop_end %2 : i32[] whole
-%10 = loop_result %8 : f32[12] whole
+  %8 = region_yield %3, %7 : f32[12] whole
+} %9 = region_end %2 : i32[] whole
+%10 = region_result %8 : f32[12] whole
 %11 = result<number=0> %10 : f32[12] whole
 )") == R"(mesh x=4
 %0 = argument<number=0> : f32[12] whole
@@ -284,14 +284,14 @@ TEST_CASE("reduce_after_loops adds up terms, and what a carry starts with once")
 %6 = broadcast<target=[]> %5 : bool[12] sum@x
 %7 = constant<value=-0> : f32[12] sum@x
 %8 = select %6, %0, %7 : f32[12] sum@x
-%9 = loop_begin<iterations=5> : i32[] whole {
-  %10 = loop_carry %8 : f32[12] sum@x
+%9 = region_begin<iterations=5> : i32[] whole {
+  %10 = region_parameter %8 : f32[12] sum@x
   %11 = loop_slice %1 : f32[16@x, 12] local [4, 12]
   %12 = reduce_sum<dims={0}, kind=sum> %11 : f32[12] sum@x
   %13 = add %10, %12 : f32[12] sum@x
-  %14 = loop_next %10, %13 : f32[12] sum@x
-} %15 = loop_end %9 : i32[] whole
-%16 = loop_result %14 : f32[12] sum@x
+  %14 = region_yield %10, %13 : f32[12] sum@x
+} %15 = region_end %9 : i32[] whole
+%16 = region_result %14 : f32[12] sum@x
 %17 = all_reduce<axes=x, combine=sum> %16 : f32[12] whole
 %18 = result<number=0> %17 : f32[12] whole
 )");
@@ -301,28 +301,28 @@ TEST_CASE("reduce_after_loops scatters after the loop, and adds what a split car
   CHECK(reduced_after_loops(R"(mesh x=2
 %0 = argument<number=0> : f32[4@x] local [2]
 %1 = argument<number=1> : f32[3, 8@x, 4] local [3, 4, 4]
-%2 = loop_begin<iterations=3> : i32[] whole {
-  %3 = loop_carry %0 : f32[4@x] local [2]
+%2 = region_begin<iterations=3> : i32[] whole {
+  %3 = region_parameter %0 : f32[4@x] local [2]
   %4 = loop_slice %1 : f32[8@x, 4] local [4, 4]
   %5 = reduce_sum<dims={0}, kind=sum> %4 : f32[4] sum@x
   %6 = reduce_scatter<axes=x, combine=sum> %5 : f32[4@x] local [2]
   %7 = add %3, %6 : f32[4@x] local [2]
-  %8 = loop_next %3, %7 : f32[4@x] local [2]
-} %9 = loop_end %2 : i32[] whole
-%10 = loop_result %8 : f32[4@x] local [2]
+  %8 = region_yield %3, %7 : f32[4@x] local [2]
+} %9 = region_end %2 : i32[] whole
+%10 = region_result %8 : f32[4@x] local [2]
 %11 = result<number=0> %10 : f32[4@x] local [2]
 )") == R"(mesh x=2
 %0 = argument<number=0> : f32[4@x] local [2]
 %1 = argument<number=1> : f32[3, 8@x, 4] local [3, 4, 4]
 %2 = constant<value=-0> : f32[4] sum@x
-%3 = loop_begin<iterations=3> : i32[] whole {
-  %4 = loop_carry %2 : f32[4] sum@x
+%3 = region_begin<iterations=3> : i32[] whole {
+  %4 = region_parameter %2 : f32[4] sum@x
   %5 = loop_slice %1 : f32[8@x, 4] local [4, 4]
   %6 = reduce_sum<dims={0}, kind=sum> %5 : f32[4] sum@x
   %7 = add %4, %6 : f32[4] sum@x
-  %8 = loop_next %4, %7 : f32[4] sum@x
-} %9 = loop_end %3 : i32[] whole
-%10 = loop_result %8 : f32[4] sum@x
+  %8 = region_yield %4, %7 : f32[4] sum@x
+} %9 = region_end %3 : i32[] whole
+%10 = region_result %8 : f32[4] sum@x
 %11 = reduce_scatter<axes=x, combine=sum> %10 : f32[4@x] local [2]
 %12 = add %0, %11 : f32[4@x] local [2]
 %13 = result<number=0> %12 : f32[4@x] local [2]
@@ -333,41 +333,41 @@ TEST_CASE("reduce_after_loops follows a carry through inner loops, in the type o
   CHECK(reduced_after_loops(R"(mesh x=2
 %0 = argument<number=0> : bf16[3, 2, 8@x, 4] local [3, 2, 4, 4]
 %1 = constant<value=0> : bf16[4] whole
-%2 = loop_begin<iterations=3> : i32[] whole {
-  %3 = loop_carry %1 : bf16[4] whole
+%2 = region_begin<iterations=3> : i32[] whole {
+  %3 = region_parameter %1 : bf16[4] whole
   %4 = loop_slice %0 : bf16[2, 8@x, 4] local [2, 4, 4]
-  %5 = loop_begin<iterations=2> : i32[] whole {
-    %6 = loop_carry %3 : bf16[4] whole
+  %5 = region_begin<iterations=2> : i32[] whole {
+    %6 = region_parameter %3 : bf16[4] whole
     %7 = loop_slice %4 : bf16[8@x, 4] local [4, 4]
     %8 = reduce_sum<dims={0}, kind=sum> %7 : f32[4] sum@x
     %9 = all_reduce<axes=x, combine=sum> %8 : f32[4] whole
     %10 = convert %9 : bf16[4] whole
     %11 = add %10, %6 : bf16[4] whole
-    %12 = loop_next %6, %11 : bf16[4] whole
-  } %13 = loop_end %5 : i32[] whole
-  %14 = loop_result %12 : bf16[4] whole
-  %15 = loop_next %3, %14 : bf16[4] whole
-} %16 = loop_end %2 : i32[] whole
-%17 = loop_result %15 : bf16[4] whole
+    %12 = region_yield %6, %11 : bf16[4] whole
+  } %13 = region_end %5 : i32[] whole
+  %14 = region_result %12 : bf16[4] whole
+  %15 = region_yield %3, %14 : bf16[4] whole
+} %16 = region_end %2 : i32[] whole
+%17 = region_result %15 : bf16[4] whole
 %18 = result<number=0> %17 : bf16[4] whole
 )") == R"(mesh x=2
 %0 = argument<number=0> : bf16[3, 2, 8@x, 4] local [3, 2, 4, 4]
 %1 = constant<value=0> : bf16[4] whole
 %2 = constant<value=0> : f32[4] sum@x
-%3 = loop_begin<iterations=3> : i32[] whole {
-  %4 = loop_carry %2 : f32[4] sum@x
+%3 = region_begin<iterations=3> : i32[] whole {
+  %4 = region_parameter %2 : f32[4] sum@x
   %5 = loop_slice %0 : bf16[2, 8@x, 4] local [2, 4, 4]
-  %6 = loop_begin<iterations=2> : i32[] whole {
-    %7 = loop_carry %4 : f32[4] sum@x
+  %6 = region_begin<iterations=2> : i32[] whole {
+    %7 = region_parameter %4 : f32[4] sum@x
     %8 = loop_slice %5 : bf16[8@x, 4] local [4, 4]
     %9 = reduce_sum<dims={0}, kind=sum> %8 : f32[4] sum@x
     %10 = add %9, %7 : f32[4] sum@x
-    %11 = loop_next %7, %10 : f32[4] sum@x
-  } %12 = loop_end %6 : i32[] whole
-  %13 = loop_result %11 : f32[4] sum@x
-  %14 = loop_next %4, %13 : f32[4] sum@x
-} %15 = loop_end %3 : i32[] whole
-%16 = loop_result %14 : f32[4] sum@x
+    %11 = region_yield %7, %10 : f32[4] sum@x
+  } %12 = region_end %6 : i32[] whole
+  %13 = region_result %11 : f32[4] sum@x
+  %14 = region_yield %4, %13 : f32[4] sum@x
+} %15 = region_end %3 : i32[] whole
+%16 = region_result %14 : f32[4] sum@x
 %17 = all_reduce<axes=x, combine=sum> %16 : f32[4] whole
 %18 = convert %17 : bf16[4] whole
 %19 = result<number=0> %18 : bf16[4] whole
@@ -378,27 +378,27 @@ TEST_CASE("reduce_after_loops takes the largest of all devices after the loop") 
   CHECK(reduced_after_loops(R"(mesh x=2
 %0 = argument<number=0> : f32[4] whole
 %1 = argument<number=1> : f32[3, 8@x, 4] local [3, 4, 4]
-%2 = loop_begin<iterations=3> : i32[] whole {
-  %3 = loop_carry %0 : f32[4] whole
+%2 = region_begin<iterations=3> : i32[] whole {
+  %3 = region_parameter %0 : f32[4] whole
   %4 = loop_slice %1 : f32[8@x, 4] local [4, 4]
   %5 = reduce<dims={0}, kind=max> %4 : f32[4] sum@x
   %6 = all_reduce<axes=x, combine=max> %5 : f32[4] whole
   %7 = maximum %3, %6 : f32[4] whole
-  %8 = loop_next %3, %7 : f32[4] whole
-} %9 = loop_end %2 : i32[] whole
-%10 = loop_result %8 : f32[4] whole
+  %8 = region_yield %3, %7 : f32[4] whole
+} %9 = region_end %2 : i32[] whole
+%10 = region_result %8 : f32[4] whole
 %11 = result<number=0> %10 : f32[4] whole
 )") == R"(mesh x=2
 %0 = argument<number=0> : f32[4] whole
 %1 = argument<number=1> : f32[3, 8@x, 4] local [3, 4, 4]
-%2 = loop_begin<iterations=3> : i32[] whole {
-  %3 = loop_carry %0 : f32[4] sum@x
+%2 = region_begin<iterations=3> : i32[] whole {
+  %3 = region_parameter %0 : f32[4] sum@x
   %4 = loop_slice %1 : f32[8@x, 4] local [4, 4]
   %5 = reduce<dims={0}, kind=max> %4 : f32[4] sum@x
   %6 = maximum %3, %5 : f32[4] sum@x
-  %7 = loop_next %3, %6 : f32[4] sum@x
-} %8 = loop_end %2 : i32[] whole
-%9 = loop_result %7 : f32[4] sum@x
+  %7 = region_yield %3, %6 : f32[4] sum@x
+} %8 = region_end %2 : i32[] whole
+%9 = region_result %7 : f32[4] sum@x
 %10 = all_reduce<axes=x, combine=max> %9 : f32[4] whole
 %11 = result<number=0> %10 : f32[4] whole
 )");
@@ -409,17 +409,17 @@ TEST_CASE("reduce_after_loops leaves a carry that the loop reads, and what the u
     const std::string before = R"(mesh x=2
 %0 = argument<number=0> : f32[4] whole
 %1 = argument<number=1> : f32[3, 8@x, 4] local [3, 4, 4]
-%2 = loop_begin<iterations=3> : i32[] whole {
-  %3 = loop_carry %0 : f32[4] whole
+%2 = region_begin<iterations=3> : i32[] whole {
+  %3 = region_parameter %0 : f32[4] whole
   %4 = loop_slice %1 : f32[8@x, 4] local [4, 4]
   %5 = reduce_sum<dims={0}, kind=sum> %4 : f32[4] sum@x
   %6 = all_reduce<axes=x, combine=sum> %5 : f32[4] whole
   %7 = )" + reads + R"( : f32[4] whole
   %8 = add %7, %6 : f32[4] whole)" +
                                fixed + R"(
-  %9 = loop_next %3, %8 : f32[4] whole
-} %10 = loop_end %2 : i32[] whole
-%11 = loop_result %9 : f32[4] whole
+  %9 = region_yield %3, %8 : f32[4] whole
+} %10 = region_end %2 : i32[] whole
+%11 = region_result %9 : f32[4] whole
 %12 = result<number=0> %11 : f32[4] whole
 )";
     return reduced_after_loops(before) == before;
@@ -438,17 +438,17 @@ TEST_CASE("devices agree on a float condition of a loop that communicates, and o
 %0 = argument<number=0> : f32[8@x] local [2]
 %1 = argument<number=1> : f32[] whole
 %2 = argument<number=2> : bool[] whole
-%3 = loop_begin<iterations=1, kind=until> %2 : i32[] whole {
-  %4 = loop_carry %1 : f32[] whole
+%3 = region_begin<iterations=1, kind=until> %2 : i32[] whole {
+  %4 = region_parameter %1 : f32[] whole
   %5 = reduce_sum<dims={0}, kind=sum> %0 : f32[] sum@x
   %6 = all_reduce<axes=x, combine=sum> %5 : f32[] whole
   %7 = )" + sum +
            R"( : f32[] whole
   %8 = )" + condition +
            R"( : bool[] whole
-  %9 = loop_next %4, %7 : f32[] whole
-} %10 = loop_end %3, %8 : i32[] whole
-%11 = loop_result %9 : f32[] whole
+  %9 = region_yield %4, %7 : f32[] whole
+} %10 = region_end %3, %8 : i32[] whole
+%11 = region_result %9 : f32[] whole
 %12 = result<number=0> %11 : f32[] whole
 )";
   };
@@ -464,17 +464,17 @@ TEST_CASE("devices agree on a float condition of a loop that communicates, and o
 %0 = argument<number=0> : f32[8@x] local [2]
 %1 = argument<number=1> : f32[] whole
 %2 = argument<number=2> : bool[] whole
-%3 = loop_begin<iterations=1, kind=until> %2 : i32[] whole {
-  %4 = loop_carry %1 : f32[] whole
+%3 = region_begin<iterations=1, kind=until> %2 : i32[] whole {
+  %4 = region_parameter %1 : f32[] whole
   %5 = reduce_sum<dims={0}, kind=sum> %0 : f32[] sum@x
   %6 = all_reduce<axes=x, combine=sum> %5 : f32[] whole
   %7 = add %4, %6 : f32[] whole
   %8 = less %7, %1 : bool[] whole
   %9 = copy %8 : bool[] sum@x
   %10 = all_reduce<axes=x, combine=max> %9 : bool[] whole
-  %11 = loop_next %4, %7 : f32[] whole
-} %12 = loop_end %3, %10 : i32[] whole
-%13 = loop_result %11 : f32[] whole
+  %11 = region_yield %4, %7 : f32[] whole
+} %12 = region_end %3, %10 : i32[] whole
+%13 = region_result %11 : f32[] whole
 %14 = result<number=0> %13 : f32[] whole
 )");
   const std::string of_truths = loop("logical_not %2", "add %4, %6");

@@ -91,7 +91,7 @@ struct parts_of_graph {
   for (int id = 0; id < g.size; ++id) {
     const instruction& i = g[id];
     const bool may_repeat =
-        i.loop < 0 && !i.op->facts.bound_to_loop && (i.operand_count == 0 || i.op->facts.cheap_to_repeat);
+        i.region < 0 && !i.op->facts.bound_to_region && (i.operand_count == 0 || i.op->facts.cheap_to_repeat);
     if (structure_of(i) != structure::argument && structure_of(i) != structure::result && !may_repeat)
       ++count[i.op->name];
   }
@@ -157,7 +157,7 @@ TEST_CASE("Random programs in three parts compute what they compute in one", "[p
     REQUIRE(handed_on(parts) <= simple);
     crossing += handed_on(parts) > 0 ? 1 : 0;
     smaller += handed_on(parts) < simple ? 1 : 0;
-    for (const instruction& i : made.code) with_loops += structure_of(i) == structure::loop_begin ? 1 : 0;
+    for (const instruction& i : made.code) with_loops += structure_of(i) == structure::region_begin ? 1 : 0;
   }
   // The sample has what the test is about.
   CHECK(with_loops > 50);
@@ -230,18 +230,18 @@ TEST_CASE("A loop stays whole in the first part that needs it", "[program_cut]")
   builder b;
   const extents shape = extents_of({3});
   const int x = emit::argument(b, type, shape, 0);
-  emit::loop_begin(b, 4, false, false);
-  const int carry = emit::loop_carry(b, x);
+  emit::region_begin(b, 4, false, false);
+  const int carry = emit::region_parameter(b, x);
   const int next = b.append(ops::tanh, type, shape, carry);
-  const int passed = emit::loop_next(b, carry, next);
-  emit::loop_end(b);
-  emit::result(b, emit::loop_result(b, passed), 0);
+  const int passed = emit::region_yield(b, carry, next);
+  emit::region_end(b);
+  emit::result(b, emit::region_result(b, passed), 0);
   emit::result(b, b.append(ops::exp, type, extents_of({4, 3}), emit::loop_stack(b, next)), 1);
   const graph g = run_passes(passes_on_tensors, mesh_shape{}, b.result());
   const cut_graph made = cut(g, segments_by_results(g, [](int number) { return number; }), 0, {1, 2, 1});
   const auto loops = [](const graph& one) {
     return std::count_if(one.code.begin(), one.code.end(),
-                         [](const instruction& i) { return structure_of(i) == structure::loop_begin; });
+                         [](const instruction& i) { return structure_of(i) == structure::region_begin; });
   };
   CHECK(loops(made.early) == 1);
   CHECK(loops(made.late) == 0);

@@ -51,17 +51,17 @@ TEST_CASE("normalise drops loops and carries that nothing uses") {
   builder b;
   const int x = argument(b, 0);
   const auto loop = [&](int init) {
-    emit::loop_begin(b, 3, false, false);
-    const int one = emit::loop_carry(b, init);
-    const int two = emit::loop_carry(b, init);
-    const int three = emit::loop_carry(b, init);
+    emit::region_begin(b, 3, false, false);
+    const int one = emit::region_parameter(b, init);
+    const int two = emit::region_parameter(b, init);
+    const int three = emit::region_parameter(b, init);
     // `one` needs `two`, `three` only itself.
-    const int next_one = emit::loop_next(b, one, emit::add(b, one, two));
-    const int next_two = emit::loop_next(b, two, emit::scale(b, two, 0.5));
-    const int next_three = emit::loop_next(b, three, emit::negate(b, three));
-    emit::loop_end(b);
-    return std::vector<int>{emit::loop_result(b, next_one), emit::loop_result(b, next_two),
-                            emit::loop_result(b, next_three), emit::loop_stack(b, b[next_two].operand[1])};
+    const int next_one = emit::region_yield(b, one, emit::add(b, one, two));
+    const int next_two = emit::region_yield(b, two, emit::scale(b, two, 0.5));
+    const int next_three = emit::region_yield(b, three, emit::negate(b, three));
+    emit::region_end(b);
+    return std::vector<int>{emit::region_result(b, next_one), emit::region_result(b, next_two),
+                            emit::region_result(b, next_three), emit::loop_stack(b, b[next_two].operand[1])};
   };
   SECTION("the whole loop") {
     loop(x);
@@ -71,18 +71,18 @@ TEST_CASE("normalise drops loops and carries that nothing uses") {
   SECTION("the third carry") {
     emit::result(b, loop(x)[0], 0);
     const graph normal = normalise(b.result());
-    CHECK(count(normal, ops::loop_carry) == 2);
-    CHECK(count(normal, ops::loop_next) == 2);
-    CHECK(count(normal, ops::loop_result) == 1);
+    CHECK(count(normal, ops::region_parameter) == 2);
+    CHECK(count(normal, ops::region_yield) == 2);
+    CHECK(count(normal, ops::region_result) == 1);
     CHECK(count(normal, ops::negate) == 0);
     CHECK(count(normal, ops::loop_stack) == 0);
   }
   SECTION("all but what a stack needs") {
     emit::result(b, loop(x)[3], 0);
     const graph normal = normalise(b.result());
-    CHECK(count(normal, ops::loop_carry) == 1);
+    CHECK(count(normal, ops::region_parameter) == 1);
     CHECK(count(normal, ops::loop_stack) == 1);
-    CHECK(count(normal, ops::loop_result) == 0);
+    CHECK(count(normal, ops::region_result) == 0);
     CHECK(count(normal, ops::add) == 0);
   }
   SECTION("a loop that only a dead loop reads") {
@@ -96,37 +96,37 @@ TEST_CASE("normalise drops loops and carries that nothing uses") {
 TEST_CASE("normalise moves stacks and sums behind their loop, and outer instructions in front of inner loops") {
   builder b;
   const int x = argument(b, 0);
-  const int first_loop = emit::loop_begin(b, 2, false, false);
-  const int carry = emit::loop_carry(b, x);
+  const int first_loop = emit::region_begin(b, 2, false, false);
+  const int carry = emit::region_parameter(b, x);
   const int doubled = emit::add(b, carry, carry);
-  const int next = emit::loop_next(b, carry, doubled);
-  emit::loop_end(b);
-  emit::result(b, emit::loop_result(b, next), 0);
-  const int second_loop = emit::loop_begin(b, 2, true, false);
-  const int third_loop = emit::loop_begin(b, 3, false, false);
+  const int next = emit::region_yield(b, carry, doubled);
+  emit::region_end(b);
+  emit::result(b, emit::region_result(b, next), 0);
+  const int second_loop = emit::region_begin(b, 2, true, false);
+  const int third_loop = emit::region_begin(b, 3, false, false);
   // Both stand inside the third loop; the stack belongs outside of all, the slice to the second.
   const int stack = emit::loop_stack(b, doubled);
-  b.loop = second_loop;
+  b.region = second_loop;
   const int slice = emit::loop_slice(b, stack);
-  b.loop = third_loop;
-  const int inner = emit::loop_carry(b, slice);
-  const int inner_next = emit::loop_next(b, inner, emit::multiply(b, inner, slice));
-  emit::loop_end(b);
-  const int total = emit::negate(b, emit::loop_result(b, inner_next));
+  b.region = third_loop;
+  const int inner = emit::region_parameter(b, slice);
+  const int inner_next = emit::region_yield(b, inner, emit::multiply(b, inner, slice));
+  emit::region_end(b);
+  const int total = emit::negate(b, emit::region_result(b, inner_next));
   const int sum = emit::loop_sum(b, total);
-  emit::loop_end(b);
+  emit::region_end(b);
   emit::result(b, sum, 1);
-  CHECK(b[sum].loop == -1);
+  CHECK(b[sum].region == -1);
   const auto results = run_all_forms(b.result(), {tensor_value{pair_shape, {1, 0.5}}});
   CHECK(results[0].data == std::vector<double>{4, 2});
   // -(2^4 + 4^4), -(1 + 2^4)
   CHECK(results[1].data == std::vector<double>{-272, -17});
   const graph normal = normalise(b.result());
   int end = 0;
-  while (normal.code[end].op != &ops::loop_end) ++end;
+  while (normal.code[end].op != &ops::region_end) ++end;
   CHECK(normal.code[end].operand[0] == 1);
   CHECK(normal.code[end + 1].op == &ops::loop_stack);
-  CHECK(count(normal, ops::loop_begin) == 3);
+  CHECK(count(normal, ops::region_begin) == 3);
   CHECK(first_loop < second_loop);
 }
 
@@ -144,29 +144,29 @@ TEST_CASE("normalise passes aliases by, and keeps a copy where a loop needs one"
   }
   SECTION("carries that swap, as seen through aliases") {
     const int y = emit::negate(b, x);
-    emit::loop_begin(b, 3, false, false);
-    const int one = emit::loop_carry(b, x);
-    const int two = emit::loop_carry(b, y);
-    const int next_one = emit::loop_next(b, one, alias(two));
-    const int next_two = emit::loop_next(b, two, alias(alias(one)));
-    emit::loop_end(b);
-    emit::result(b, emit::loop_result(b, next_one), 0);
-    emit::result(b, emit::loop_result(b, next_two), 1);
+    emit::region_begin(b, 3, false, false);
+    const int one = emit::region_parameter(b, x);
+    const int two = emit::region_parameter(b, y);
+    const int next_one = emit::region_yield(b, one, alias(two));
+    const int next_two = emit::region_yield(b, two, alias(alias(one)));
+    emit::region_end(b);
+    emit::result(b, emit::region_result(b, next_one), 0);
+    emit::result(b, emit::region_result(b, next_two), 1);
     const graph normal = normalise(b.result());
     CHECK(count(normal, ops::copy) == 2);
     for (const instruction& i : normal.code) {
-      if (i.op == &ops::loop_next) CHECK(normal.code[i.operand[1]].op != &ops::loop_carry);
+      if (i.op == &ops::region_yield) CHECK(normal.code[i.operand[1]].op != &ops::region_parameter);
     }
   }
   SECTION("a stack and a sum of what stands outside") {
-    emit::loop_begin(b, 3, false, false);
+    emit::region_begin(b, 3, false, false);
     const int one = alias(x);
-    const int carry = emit::loop_carry(b, x);
-    const int next = emit::loop_next(b, carry, emit::add(b, carry, one));
-    emit::loop_end(b);
+    const int carry = emit::region_parameter(b, x);
+    const int next = emit::region_yield(b, carry, emit::add(b, carry, one));
+    emit::region_end(b);
     emit::result(b, emit::loop_stack(b, one), 0);
     emit::result(b, emit::loop_sum(b, one), 1);
-    emit::result(b, emit::loop_result(b, next), 2);
+    emit::result(b, emit::region_result(b, next), 2);
     CHECK(count(normalise(b.result()), ops::copy) == 1);
     const auto results = run_all_forms(b.result(), {tensor_value{pair_shape, {1, 2}}});
     CHECK(results[0].data == std::vector<double>{1, 2, 1, 2, 1, 2});
@@ -247,13 +247,13 @@ TEST_CASE("equal instructions of one loop are merged, of different loops not") {
   builder b;
   const int x = argument(b, 0);
   const int outside = emit::negate(b, x);
-  emit::loop_begin(b, 2, false, false);
-  const int carry = emit::loop_carry(b, x);
+  emit::region_begin(b, 2, false, false);
+  const int carry = emit::region_parameter(b, x);
   const int one = emit::negate(b, x);
   const int two = emit::negate(b, x);
-  const int next = emit::loop_next(b, carry, emit::add(b, emit::add(b, carry, one), two));
-  emit::loop_end(b);
-  emit::result(b, emit::loop_result(b, next), 0);
+  const int next = emit::region_yield(b, carry, emit::add(b, emit::add(b, carry, one), two));
+  emit::region_end(b);
+  emit::result(b, emit::region_result(b, next), 0);
   emit::result(b, emit::loop_stack(b, one), 1);
   emit::result(b, emit::loop_stack(b, two), 2);
   emit::result(b, emit::loop_sum(b, two), 3);
@@ -292,10 +292,10 @@ TEST_CASE("normalise takes out of a loop what does not change in it and is no la
     b[id].label = label;
     return id;
   };
-  emit::loop_begin(b, 3, false, false);
-  const int carry = emit::loop_carry(b, x);
-  emit::loop_begin(b, 2, false, false);
-  const int inner = emit::loop_carry(b, carry);
+  emit::region_begin(b, 3, false, false);
+  const int carry = emit::region_parameter(b, x);
+  emit::region_begin(b, 2, false, false);
+  const int inner = emit::region_parameter(b, carry);
   const int row = name(emit::reshape(b, emit::slice(b, w, 0, 1, 1), pair_shape), "row");
   const int scaled = name(emit::scale(b, row, 0.5), "scaled");
   const int from_carry = name(emit::multiply(b, scaled, carry), "from carry");
@@ -307,19 +307,19 @@ TEST_CASE("normalise takes out of a loop what does not change in it and is no la
   const int squares = name(emit::multiply(b, index, index), "squares");
   const int collected = name(emit::negate(b, row), "collected");
   const int next =
-      emit::loop_next(b, inner, emit::add(b, varying, emit::add(b, squares, emit::reduce_sum(b, wide, 1))));
-  emit::loop_end(b);
-  const int passed = emit::loop_next(b, carry, emit::loop_result(b, next));
+      emit::region_yield(b, inner, emit::add(b, varying, emit::add(b, squares, emit::reduce_sum(b, wide, 1))));
+  emit::region_end(b);
+  const int passed = emit::region_yield(b, carry, emit::region_result(b, next));
   const int sum = emit::loop_sum(b, collected);
   const int outer_sum = emit::own(b, sum);
-  emit::loop_end(b);
-  emit::result(b, emit::loop_result(b, passed), 0);
+  emit::region_end(b);
+  emit::result(b, emit::region_result(b, passed), 0);
   emit::result(b, emit::loop_sum(b, outer_sum), 1);
 
   const graph normal = normalise(b.result());
   const auto depth = [&](const char* label) {
     int levels = 0;
-    for (int l = normal.code[find_label(normal, label)].loop; l >= 0; l = normal.code[l].loop) ++levels;
+    for (int l = normal.code[find_label(normal, label)].region; l >= 0; l = normal.code[l].region) ++levels;
     return levels;
   };
   CHECK(depth("row") == 0);

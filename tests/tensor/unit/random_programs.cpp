@@ -33,7 +33,7 @@ constexpr std::uint64_t fingerprint(graph_view g) {
     for (const int operand : i.operand) mix(operand);
     for (const std::int64_t attribute : i.attribute) mix(attribute);
     mix(static_cast<std::int64_t>(i.scalar * 1e6));
-    mix(i.loop);
+    mix(i.region);
     mix(i.annotation);
   }
   return hash;
@@ -100,8 +100,8 @@ class census {
       for (int k = 0; k < i.operand_count; ++k) read[static_cast<std::size_t>(g.operand_at(i, k))] = true;
       if (i.shape.rank == 6) ++of["six dimensions"];
       if (i.operand_count > inline_operands) ++of["many operands"];
-      if (i.op == &ops::loop_begin) loop(g, id);
-      if (i.op == &ops::loop_next) next(g, id);
+      if (i.op == &ops::region_begin) loop(g, id);
+      if (i.op == &ops::region_yield) next(g, id);
       if (i.op == &ops::loop_slice && g[source_of(g, i.operand[0])].op == &ops::loop_stack)
         ++of["a stack read by a loop"];
       if (i.op == &ops::loop_stack) stack(g, i.operand[0]);
@@ -127,18 +127,18 @@ class census {
  private:
   void loop(graph_view g, int id) {
     int depth = 1;
-    for (int l = g[id].loop; l >= 0; l = g[l].loop) ++depth;
+    for (int l = g[id].region; l >= 0; l = g[l].region) ++depth;
     ++of["loops at depth " + std::to_string(depth)];
-    const loop_attributes attributes = attributes_of<loop_attributes>(g[id]);
+    const region_attributes attributes = attributes_of<region_attributes>(g[id]);
     ++of["loops of " + std::to_string(attributes.iterations)];
     if (attributes.reverse) ++of["backwards"];
     if (attributes.recompute) ++of["recomputed"];
     bool slices = false;
     std::map<int, int> passed;
     for (int k = id; k < g.size; ++k) {
-      if (g[k].loop != id) continue;
+      if (g[k].region != id) continue;
       slices = slices || g[k].op == &ops::loop_slice;
-      if (g[k].op == &ops::loop_next && ++passed[g[k].operand[1]] == 2) ++of["a value for two carries"];
+      if (g[k].op == &ops::region_yield && ++passed[g[k].operand[1]] == 2) ++of["a value for two carries"];
     }
     if (!slices) ++of["loops without slices"];
   }
@@ -146,20 +146,20 @@ class census {
     const int carry = g[id].operand[0];
     const int value = source_of(g, g[id].operand[1]);
     if (value == carry) ++of["a carry unchanged"];
-    if (g[value].loop != g[id].loop) ++of["a value from outside handed on"];
-    if (value == carry || g[value].op != &ops::loop_carry || g[value].loop != g[id].loop) return;
+    if (g[value].region != g[id].region) ++of["a value from outside handed on"];
+    if (value == carry || g[value].op != &ops::region_parameter || g[value].region != g[id].region) return;
     ++of["a carry as another one"];
     if (!(g[value].shape == g[carry].shape)) ++of["a carry as another one of another shape"];
     for (int k = 0; k < g.size; ++k) {
-      if (g[k].op != &ops::loop_next || g[k].operand[0] != value) continue;
+      if (g[k].op != &ops::region_yield || g[k].operand[0] != value) continue;
       const int back = source_of(g, g[k].operand[1]);
       if (back == carry) ++of["two carries exchanged"];
-      if (back != carry && back != value && g[back].op == &ops::loop_carry) ++of["a delay line or a ring"];
+      if (back != carry && back != value && g[back].op == &ops::region_parameter) ++of["a delay line or a ring"];
     }
   }
   void stack(graph_view g, int value) {
-    if (g[value].op == &ops::loop_carry) ++of["a carry stacked"];
-    if (g[value].op == &ops::copy && g[g[value].operand[0]].loop != g[value].loop) ++of["an outside value stacked"];
+    if (g[value].op == &ops::region_parameter) ++of["a carry stacked"];
+    if (g[value].op == &ops::copy && g[g[value].operand[0]].region != g[value].region) ++of["an outside value stacked"];
   }
   void donation(graph_view g, const std::vector<int>& replaces, int argument) {
     const auto place = [&](int id) { return replaces[static_cast<std::size_t>(id)]; };
@@ -276,7 +276,7 @@ TEST_CASE("random programs have all that a program can have") {
                                   &ops::random_bits,
                                   &ops::reduce,
                                   &ops::reshape,
-                                  &ops::loop_begin,
+                                  &ops::region_begin,
                                   &ops::loop_sum,
                                   &ops::copy,
                                   &ops::shard,

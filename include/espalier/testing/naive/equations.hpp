@@ -70,9 +70,9 @@ class equations : protected loop_equations {
     if (op == &ops::scatter_add) return scatter_add(id);
     if (op == &ops::dynamic_slice) return dynamic_slice(id);
     if (op == &ops::dynamic_update_slice) return dynamic_update_slice(id);
-    if (op == &ops::loop_carry) return carry(id);
+    if (op == &ops::region_parameter) return carry(id);
     if (op == &ops::loop_slice) return loop_slice(id);
-    if (op == &ops::loop_result) return loop_result(id);
+    if (op == &ops::region_result) return region_result(id);
     if (op == &ops::loop_stack) return loop_stack(id);
     if (op == &ops::loop_sum) return loop_sum(id);
     refuse(id, "has no meaning here");

@@ -41,8 +41,8 @@ class equation_values {
         goes_on_(static_cast<std::size_t>(g.size), -1),
         known_(static_cast<std::size_t>(g.size)) {
     for (int id = 0; id < g.size; ++id) {
-      if (g[id].op == &ops::loop_next) passed_on_by_[static_cast<std::size_t>(g[id].operand[0])] = id;
-      if (g[id].op == &ops::loop_end && g[id].operand_count > 1)
+      if (g[id].op == &ops::region_yield) passed_on_by_[static_cast<std::size_t>(g[id].operand[0])] = id;
+      if (g[id].op == &ops::region_end && g[id].operand_count > 1)
         goes_on_[static_cast<std::size_t>(g[id].operand[0])] = g[id].operand[1];
     }
   }
@@ -67,21 +67,21 @@ class equation_values {
   }
 
   /// The most iterations that a loop can have: more than any test's, of one that says no number.
-  [[nodiscard]] std::int64_t most_of(int loop) const {
-    const auto attributes = attributes_of<loop_attributes>(g_[loop]);
+  [[nodiscard]] std::int64_t most_of(int region) const {
+    const auto attributes = attributes_of<region_attributes>(g_[region]);
     return attributes.kind == region_kind::until ? 16 : attributes.iterations;
   }
-  [[nodiscard]] bool runs_down(int loop) const { return attributes_of<loop_attributes>(g_[loop]).reverse; }
-  [[nodiscard]] std::int64_t& iteration(int loop) { return iteration_[static_cast<std::size_t>(loop)]; }
+  [[nodiscard]] bool runs_down(int region) const { return attributes_of<region_attributes>(g_[region]).reverse; }
+  [[nodiscard]] std::int64_t& iteration(int region) { return iteration_[static_cast<std::size_t>(region)]; }
 
   /// The value of `id` in the current iterations of the loops around it.
   const tensor_value& value(int id) {
     std::size_t slots = 1;
     std::size_t at = 0;
-    for (int loop = g_[id].loop; loop >= 0; loop = g_[loop].loop) {
-      if (iteration(loop) < 0) refuse(id, "is read outside its loop");
-      at += slots * static_cast<std::size_t>(iteration(loop));
-      slots *= static_cast<std::size_t>(most_of(loop));
+    for (int region = g_[id].region; region >= 0; region = g_[region].region) {
+      if (iteration(region) < 0) refuse(id, "is read outside its loop");
+      at += slots * static_cast<std::size_t>(iteration(region));
+      slots *= static_cast<std::size_t>(most_of(region));
     }
     std::vector<slot>& known = known_[static_cast<std::size_t>(id)];
     if (known.empty()) known.resize(slots);
@@ -120,11 +120,11 @@ class equation_values {
   const std::vector<tensor_value>& arguments_;
   naive_storage storage_;
   bool exact_ = true;
-  /// The index, by `loop_begin`, of the iteration whose values are being computed, -1 outside of it.
+  /// The index, by `region_begin`, of the iteration whose values are being computed, -1 outside of it.
   std::vector<std::int64_t> iteration_;
-  /// The `loop_next` of each `loop_carry`.
+  /// The `region_yield` of each `region_parameter`.
   std::vector<int> passed_on_by_;
-  /// By `loop_begin`, the truth value that says whether another iteration follows, or -1.
+  /// By `region_begin`, the truth value that says whether another iteration follows, or -1.
   std::vector<int> goes_on_;
 
  private:

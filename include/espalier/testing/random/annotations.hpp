@@ -43,7 +43,8 @@ class random_annotations : protected random_values {
   /// A value laid out like another one, or both alike.
   constexpr int alike(int id) {
     const extents shape = shape_of(id);
-    const int other = any_that([&](int one) { return one != id && shape_of(one) == shape && b_[one].loop == b_.loop; });
+    const int other =
+        any_that([&](int one) { return one != id && shape_of(one) == shape && b_[one].region == b_.region; });
     if (other < 0) return id;
     if (random_.chance(0.5)) return bounded_by(emit::shard_like(b_, id, other), bound(id));
     const int first = bounded_by(emit::shard_as(b_, other), bound(other));
@@ -69,7 +70,7 @@ class random_annotations : protected random_values {
   /// A sum over a split dimension that is asked to stay partial, through a linear op, and then whole.
   constexpr int partial_sum() {
     if (options_.by_hand != 0) return -1;
-    const int from = any_that([&](int id) { return rank_of(id) > 0 && is_number(id) && b_[id].loop == b_.loop; });
+    const int from = any_that([&](int id) { return rank_of(id) > 0 && is_number(id) && b_[id].region == b_.region; });
     if (from < 0) return -1;
     const int axis = random_.integer(0, options_.mesh.rank - 1);
     const int dim = random_.integer(0, rank_of(from) - 1);

@@ -286,7 +286,7 @@ class random_bodies : protected random_own_gradients {
     numbers.append(count);
     const int all_steps = counts ? emit::iota(b_, dtype::i32, numbers, 0) : -1;
     const int steps_outside = steps_.size();
-    loop_attributes attributes{count, reverse, random_.chance(0.4)};
+    region_attributes attributes{count, reverse, random_.chance(0.4)};
     int entry = of.entry;
     int counter = -1;
     bool is_of_three = false;
@@ -305,11 +305,11 @@ class random_bodies : protected random_own_gradients {
     const int number = is_other ? of.number : is_branch ? random_.integer(0, 1) : 0;
     other_branches next_branches{entry, 1 - number, is_other ? of.left - 1 : is_first ? 1 + is_of_three : 0, {}};
     if (next_branches.left > 0 && is_other) next_branches.number = 2;
-    emit::loop_begin(b_, attributes, entry, number);
-    if (is_decided) counter = emit::loop_carry(b_, counter);
-    for (int k = 0; k < c.count; ++k) c.carry[k] = bounded_by(emit::loop_carry(b_, initial[k]), tame_bound);
+    emit::region_begin(b_, attributes, entry, number);
+    if (is_decided) counter = emit::region_parameter(b_, counter);
+    for (int k = 0; k < c.count; ++k) c.carry[k] = bounded_by(emit::region_parameter(b_, initial[k]), tame_bound);
     for (int n = outer_last; n < accumulators_last; ++n) {
-      accumulators_[n].carry = accumulators_[n].value = emit::loop_carry(b_, accumulators_[n].first);
+      accumulators_[n].carry = accumulators_[n].value = emit::region_parameter(b_, accumulators_[n].first);
     }
     for (const int from : slices) {
       const int slice = bounded_by(emit::loop_slice(b_, from), bound(from));
@@ -326,13 +326,13 @@ class random_bodies : protected random_own_gradients {
     choose_passed(c, outside);
     for (int k = 0; k < c.count; ++k) c.passed[k] = placed(c.passed[k]);
     int next[8]{};
-    for (int k = 0; k < c.count; ++k) next[k] = emit::loop_next(b_, c.carry[k], c.passed[k]);
+    for (int k = 0; k < c.count; ++k) next[k] = emit::region_yield(b_, c.carry[k], c.passed[k]);
     ids accumulated;
     for (int n = outer_last; n < accumulators_last; ++n) {
       accumulator& one = accumulators_[n];
       const double most = bound(one.first) + one.step * static_cast<double>(count);
       if (one.outer < 0 && !holds(one.carry, most)) one.value = one.carry;
-      accumulated.push_back(emit::loop_next(b_, one.carry, one.value));
+      accumulated.push_back(emit::region_yield(b_, one.carry, one.value));
     }
     ids outputs;
     // (A loop that may have fewer iterations leaves layers of a stack as they were.)
@@ -350,20 +350,21 @@ class random_bodies : protected random_own_gradients {
       const double most = bound(value);
       outputs.push_back(bounded_by(emit::own(b_, value), most));
     }
-    if (is_decided) counter = emit::loop_next(b_, counter, emit::add(b_, counter, emit::constant_like(b_, counter, 1)));
+    if (is_decided)
+      counter = emit::region_yield(b_, counter, emit::add(b_, counter, emit::constant_like(b_, counter, 1)));
     int goes_on = is_decided && !is_branch ? decision() : -1;
     if (is_unlimited) {
       const int last = emit::constant(b_, dtype::i32, extents{}, static_cast<double>(count));
       const int more = emit::compare(b_, ops::less, b_[counter].operand[1], last);
       goes_on = b_.append(ops::logical_and, dtype::boolean, extents{}, more, goes_on);
     }
-    emit::loop_end(b_, goes_on);
+    emit::region_end(b_, goes_on);
     values_ = outside;
     steps_.resize(steps_outside);
-    if (is_decided && !is_branch) emit::loop_result(b_, counter);
+    if (is_decided && !is_branch) emit::region_result(b_, counter);
     for (int n = outer_last; n < accumulators_last; ++n) {
       const accumulator one = accumulators_[n];
-      const int result = emit::loop_result(b_, accumulated[n - outer_last]);
+      const int result = emit::region_result(b_, accumulated[n - outer_last]);
       if (one.outer >= 0) {
         accumulators_[one.outer].value = result;
         accumulators_[one.outer].step += one.step * static_cast<double>(count);
@@ -375,12 +376,12 @@ class random_bodies : protected random_own_gradients {
     accumulators_from_ = outer_from;
     if (next_branches.left > 0) {
       for (int k = 0; k < c.count; ++k)
-        next_branches.before.push_back(bounded_by(emit::loop_result(b_, next[k]), tame_bound));
+        next_branches.before.push_back(bounded_by(emit::region_result(b_, next[k]), tame_bound));
       return next_branches;
     }
     const bool all = outputs.empty() || random_.chance(0.5);
     for (int k = 0; k < c.count; ++k) {
-      if (all || random_.chance(0.6)) keep(bounded_by(emit::loop_result(b_, next[k]), tame_bound));
+      if (all || random_.chance(0.6)) keep(bounded_by(emit::region_result(b_, next[k]), tame_bound));
     }
     for (const int value : outputs) {
       const double most = bound(value);

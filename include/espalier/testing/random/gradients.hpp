@@ -40,7 +40,7 @@ class random_gradients : protected random_bodies {
         case 6: value = pad(); break;
         case 7: value = scatter(); break;
         case 8:
-          value = any_that([&](int id) { return b_[id].op == &ops::loop_result || b_[id].op == &ops::loop_stack; });
+          value = any_that([&](int id) { return b_[id].op == &ops::region_result || b_[id].op == &ops::loop_stack; });
           break;
         case 9: value = reduce(); break;
         case 10: value = arithmetic(any_float()); break;
@@ -69,7 +69,7 @@ class random_gradients : protected random_bodies {
     detail::list<bool> seen(b_.size(), false);
     ids next_of(b_.size(), -1);
     for (int id = 0; id < b_.size(); ++id) {
-      if (b_[id].op == &ops::loop_next) next_of[b_[id].operand[0]] = id;
+      if (b_[id].op == &ops::region_yield) next_of[b_[id].operand[0]] = id;
     }
     ids work;
     const auto want = [&](int id) {

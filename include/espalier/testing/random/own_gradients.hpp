@@ -42,12 +42,12 @@ constexpr int repeated_function(builder& b, int x, bool has_loop) {
     const int wave = b.append(ops::sin, type, shape, x);
     return b.append(ops::tanh, type, shape, emit::multiply(b, x, wave));
   }
-  emit::loop_begin(b, loop_attributes{.iterations = 2});
-  const int carry = emit::loop_carry(b, x);
+  emit::region_begin(b, region_attributes{.iterations = 2});
+  const int carry = emit::region_parameter(b, x);
   const int sum = emit::add(b, emit::multiply(b, carry, carry), x);
-  const int next = emit::loop_next(b, carry, b.append(ops::tanh, type, shape, sum));
-  emit::loop_end(b);
-  return emit::loop_result(b, next);
+  const int next = emit::region_yield(b, carry, b.append(ops::tanh, type, shape, sum));
+  emit::region_end(b);
+  return emit::region_result(b, next);
 }
 template <bool HasLoop> constexpr void by_repetition(gradient_context& c) {
   if (detail::is_of_many(c)) return;

@@ -42,7 +42,7 @@ class operator_prices {
     detail::copy_tables(code_, g);
     instruction step = g[id];
     step.annotation = -1;
-    step.loop = -1;
+    step.region = -1;
     // `match` asks for the layout of its second operand, which is given here.
     if (requests_of(step) == layout_request::as_operand) step = builder::make(ops::shard, step.type, step.shape, 0);
     std::vector<int> operands;
@@ -414,7 +414,7 @@ class layout_oracle {
       one.fixed = index_of(one.layouts, layout);
     };
     const structure part = structure_of(i);
-    if (part == structure::result || part == structure::loop_next || part == structure::loop_result) {
+    if (part == structure::result || part == structure::region_yield || part == structure::region_result) {
       one.stands_for = variables_[index(i.operand[0])].stands_for;
       one.is_free = false;
     } else if (requests_of(i) == layout_request::as_operand) {
@@ -453,16 +453,16 @@ class layout_oracle {
       const structure part = structure_of(i);
       for (int k = 0; k < i.operand_count; ++k) {
         int& operand = i.operand_at(k, made.code.further.data());
-        operand = (structure_of(g_[operand]) == structure::none && part != structure::loop_result) ||
+        operand = (structure_of(g_[operand]) == structure::none && part != structure::region_result) ||
                           structure_of(g_[operand]) == structure::argument
                       ? value[index(operand)]
                       : raw[index(operand)];
       }
-      if (part == structure::loop_begin) {
+      if (part == structure::region_begin) {
         // It is its own loop's name only for others.
-        i.loop = i.loop < 0 ? -1 : raw[index(i.loop)];
-      } else if (i.loop >= 0) {
-        i.loop = raw[index(i.loop)];
+        i.region = i.region < 0 ? -1 : raw[index(i.region)];
+      } else if (i.region >= 0) {
+        i.region = raw[index(i.region)];
       }
       const bool is_argument = part == structure::argument;
       const bool is_annotated = requests_of(i) != layout_request::none;
@@ -473,7 +473,7 @@ class layout_oracle {
       value.push_back(at);
       if (!is_argument && !computes) continue;
       instruction annotation = builder::make(ops::shard, i.type, i.shape, at);
-      annotation.loop = i.loop;
+      annotation.region = i.region;
       value.back() = append(annotation, {id, -1, false});
     }
     made.rules = rules_of_graph(made.code);
@@ -534,7 +534,7 @@ class layout_oracle {
       columns.push_back(operand < 0 ? -1 : variables_[index(operand)].stands_for);
     columns.push_back(variables_[index(id)].stands_for);
     const int operand = columns.size() == 2 ? operands_of(id)[0] : -1;
-    const bool copies = is_argument || part == structure::loop_carry || part == structure::loop_next;
+    const bool copies = is_argument || part == structure::region_parameter || part == structure::region_yield;
     operator_prices& prices =
         copies ? copies_of(i, operand >= 0 && may_be_partial_[index(operand)]) : memory_.of(g_, id, may_be_partial_);
     const auto is_free = [&](int n) { return n >= 0 && variables_[index(n)].is_free; };
@@ -548,7 +548,7 @@ class layout_oracle {
       made.variables.push_back(n);
       count *= size_of_variable(n);
     }
-    const std::int64_t times = part == structure::loop_carry ? 1 : detail::repetitions(g_, id);
+    const std::int64_t times = part == structure::region_parameter ? 1 : detail::repetitions(g_, id);
     const bool estimates = !copies && entries_of(id) > most_priced;
     estimates_ = estimates_ || estimates;
     const std::vector<double>* const table = estimates ? &prices.estimates(by_, changes_of(id)) : nullptr;
@@ -594,7 +594,7 @@ class layout_oracle {
     const instruction& i = g_[id];
     const structure part = structure_of(i);
     if (part == structure::argument) return {-1};
-    if (part == structure::loop_next) return {i.operand[1]};
+    if (part == structure::region_yield) return {i.operand[1]};
     std::vector<int> operands;
     const int count = requests_of(i) == layout_request::as_operand ? 1 : i.operand_count;
     for (int k = 0; k < count; ++k) {
@@ -605,8 +605,8 @@ class layout_oracle {
   }
   [[nodiscard]] bool has_factor(int id) const {
     const structure part = structure_of(g_[id]);
-    return part == structure::none || part == structure::argument || part == structure::loop_carry ||
-           part == structure::loop_next;
+    return part == structure::none || part == structure::argument || part == structure::region_parameter ||
+           part == structure::region_yield;
   }
   /// Returns the number of prices of instruction `id`.
   [[nodiscard]] double entries_of(int id) const {

@@ -335,8 +335,8 @@ class layout_program_generator {
     const std::size_t x = any_value();
     const extents carried = shape(x);
     const int start = used(x);
-    emit::loop_begin(b_, random_.integer(2, 5), false, false);
-    const int carry = emit::loop_carry(b_, start);
+    emit::region_begin(b_, random_.integer(2, 5), false, false);
+    const int carry = emit::region_parameter(b_, start);
     add(carry);
     const std::size_t first = values_.size() - 1;
     if (!add_operators(random_.integer(2, 3))) return false;
@@ -347,11 +347,11 @@ class layout_program_generator {
     for (std::size_t n = first; n <= last; ++n) {
       if (uses_[n] == 0) return false;
     }
-    const int passed = emit::loop_next(b_, carry, values_[last]);
-    emit::loop_end(b_);
+    const int passed = emit::region_yield(b_, carry, values_[last]);
+    emit::region_end(b_);
     values_.resize(first);
     uses_.resize(first);
-    add(emit::loop_result(b_, passed));
+    add(emit::region_result(b_, passed));
     return true;
   }
 

@@ -112,7 +112,7 @@ template <class Mesh, class Layer, class Layouts, class... Arguments> struct com
 /// Whether completion alone says how a value is laid out; what is in a loop is left to it.
 [[nodiscard]] constexpr bool wants_annotation(const espalier::instruction& i) {
   const bool in_loop =
-      i.loop >= 0 || structure_of(i) == structure::loop_begin || structure_of(i) == structure::loop_end;
+      i.region >= 0 || structure_of(i) == structure::region_begin || structure_of(i) == structure::region_end;
   return i.annotation < 0 && !in_loop;
 }
 

@@ -233,11 +233,7 @@ constexpr list<int> replay(builder& b, graph_view g, const int* given, bool adds
     espalier::instruction i = g[id];
     if (structure_of(i) == structure::argument) continue;
     if (i.operand_count > espalier::inline_operands) i.further += further;
-    for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = i.operand_at(k, b.result().further.data());
-      operand = number[operand];
-    }
-    if (i.loop >= 0) i.loop = number[i.loop];
+    renumber(i, number, b.result().further.data());
     if (i.annotation >= 0) i.annotation += annotations;
     if (structure_of(i) != structure::result) {
       number[id] = b.result().code.push_back(i);

@@ -206,8 +206,8 @@ template <class Source, int Parameters, std::int64_t Samples, int Round = 0> str
         found = sample_step(g, id, Samples, t).result();
       }
       // A carry begins as its start, and becomes what is passed on.
-      if (structure_of(g[id]) == structure::loop_carry && t.at(id).use > found.use) found = t.at(id);
-      if (structure_of(g[id]) == structure::loop_next) {
+      if (structure_of(g[id]) == structure::region_parameter && t.at(id).use > found.use) found = t.at(id);
+      if (structure_of(g[id]) == structure::region_yield) {
         const int carry = g[id].operand[0];
         if (found.use > t.at(carry).use) {
           t.set(carry, found);

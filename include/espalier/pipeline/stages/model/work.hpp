@@ -29,8 +29,8 @@ namespace espalier::pipeline {
   for (int id = 0; id < g.size; ++id) {
     if (costs_nothing(id)) continue;
     double times = 1;
-    for (int loop = g[id].loop; loop >= 0; loop = g[loop].loop)
-      times *= static_cast<double>(attributes_of<loop_attributes>(g[loop]).iterations);
+    for (int region = g[id].region; region >= 0; region = g[region].region)
+      times *= static_cast<double>(attributes_of<region_attributes>(g[region]).iterations);
     const op_info& op = *g[id].op;
     const double operations = op.flops == nullptr ? 0 : static_cast<double>(op.flops(g.view(id)));
     double elements = static_cast<double>(g[id].shape.elements());

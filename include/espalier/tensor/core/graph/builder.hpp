@@ -40,7 +40,7 @@ class builder {
   }
 
   /// The innermost loop being traced (-1 outside): what is appended belongs to it.
-  int loop = -1;
+  int region = -1;
   /// The source line of instructions that are appended.
   source_line where;
   /// True while user-visible lines stay at `where`: library functions that stand for one line of the user's set it.
@@ -83,14 +83,14 @@ class builder {
       return append(made, operands.data(), operands.size());
     }
     made.where = where;
-    made.loop = loop;
+    made.region = region;
     for (int k = 0; k < made.operand_count; ++k) made.operand[k] = available(made.operand[k]);
     return graph_.code.push_back(made);
   }
   /// An instruction with any number of operands.
   constexpr int append(instruction made, const int* operands, int count) {
     made.where = where;
-    made.loop = loop;
+    made.region = region;
     made.operand_count = count;
     for (int k = 0; k < count && k < inline_operands; ++k) made.operand[k] = available(operands[k]);
     made.further = -1;

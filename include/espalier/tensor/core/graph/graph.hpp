@@ -9,7 +9,7 @@
 
 namespace espalier {
 
-/// A program as a value, in execution order. The body of a loop is between its `loop_begin` and `loop_end`. Grows
+/// A program as a value, in execution order. The body of a region is between its `region_begin` and `region_end`. Grows
 /// freely inside a constant evaluation; `fixed_graph` outlives one.
 struct graph {
   detail::list<instruction> code;
@@ -109,6 +109,16 @@ constexpr void copy_tables(graph& to, graph_view from) {
   for (int i = 0; i < from.annotation_count; ++i) to.annotations.push_back(from.annotations[i]);
   for (int i = 0; i < from.window_count; ++i) to.windows.push_back(from.windows[i]);
   for (int i = 0; i < from.further_count; ++i) to.further.push_back(from.further[i]);
+}
+
+/// Names the operands and the region of an instruction by their numbers in the graph that is being made.
+/// @param further the table of that graph: renumbered in place
+constexpr void renumber(instruction& i, const list<int>& number, int* further) {
+  for (int k = 0; k < i.operand_count; ++k) {
+    int& operand = i.operand_at(k, further);
+    operand = number[operand];
+  }
+  if (i.region >= 0) i.region = number[i.region];
 }
 
 /// Copies a graph into arrays that have room for it.

@@ -18,8 +18,8 @@ struct op_info;
 /// their graph, so that all others stay small.
 inline constexpr int inline_operands = 4;
 
-/// One operation on tensors. Operands and the enclosing loop are indices into the graph's code, always smaller than
-/// the instruction's own index, except that a `loop_begin` is its own loop's name.
+/// One operation on tensors. Operands and the enclosing region are indices into the graph's code, always smaller than
+/// the instruction's own index, except that a `region_begin` is its own region's name.
 struct instruction {
   const op_info* op = nullptr;
   dtype type = dtype::f32;
@@ -34,8 +34,8 @@ struct instruction {
   /// graph/attributes.hpp.
   std::int64_t attribute[max_attributes]{};
   double scalar = 0;
-  /// The `loop_begin` of the innermost enclosing loop, or -1.
-  int loop = -1;
+  /// The innermost region that it belongs to, named by its `region_begin` (graph/region.hpp); -1: none.
+  int region = -1;
   /// Index of a layout in the graph's annotations, or -1.
   int annotation = -1;
   /// The instruction of the traced graph that this one was made for; set by partitioning.

@@ -15,12 +15,12 @@ enum class structure : std::uint8_t {
   none,
   argument,
   result,
-  loop_begin,
-  loop_carry,
+  region_begin,
+  region_parameter,
   loop_slice,
-  loop_next,
-  loop_end,
-  loop_result,
+  region_yield,
+  region_end,
+  region_result,
   loop_stack,
   loop_sum,
 };
@@ -37,19 +37,20 @@ struct border_attributes {
 enum class region_kind : std::uint8_t {
   /// Nothing: as often as its `iterations` say.
   counted,
-  /// The number that its `loop_begin` reads, if that is less.
+  /// The number that its `region_begin` reads, if that is less.
   up_to,
-  /// It runs if what its `loop_begin` reads is true, and again while what its `loop_end` reads is. Its `iterations` are
+  /// It runs if what its `region_begin` reads is true, and again while what its `region_end` reads is. Its `iterations`
+  /// are
   /// 1: all that is counted by them is meant for one iteration.
   until,
   /// The same, at most as often as its `iterations` say.
   until_or_at_most,
-  /// Once, if its `loop_begin` reads its own number, and else not at all.
+  /// Once, if its `region_begin` reads its own number, and else not at all.
   branch,
 };
 
-/// Attributes of a `loop_begin`. (The number of a branch is its `scalar`.)
-struct loop_attributes {
+/// Attributes of a `region_begin`. (The number of a branch is its `scalar`.)
+struct region_attributes {
   /// The largest number of iterations; what is stacked has as many layers.
   std::int64_t iterations = 0;
   /// True if the loop runs from the last iteration to the first.
@@ -59,12 +60,14 @@ struct loop_attributes {
   region_kind kind = region_kind::counted;
 };
 
-/// Whether it collects a value of a loop's body over all iterations.
+/// Whether it collects a value of a region over all iterations.
 [[nodiscard]] constexpr bool collects(structure s) { return s == structure::loop_stack || s == structure::loop_sum; }
-/// True if it is outside a loop and reads a value that the loop has computed.
-[[nodiscard]] constexpr bool reads_loop(structure s) { return collects(s) || s == structure::loop_result; }
+/// True if it is outside a region and reads a value that the region has computed.
+[[nodiscard]] constexpr bool reads_region(structure s) { return collects(s) || s == structure::region_result; }
 /// Whether it only marks a place in the list of instructions.
-[[nodiscard]] constexpr bool marks_loop(structure s) { return s == structure::loop_begin || s == structure::loop_end; }
+[[nodiscard]] constexpr bool marks_region(structure s) {
+  return s == structure::region_begin || s == structure::region_end;
+}
 
 /// The layout that an op asks for, if it leaves every value as it is.
 enum class layout_request : std::uint8_t {
@@ -122,19 +125,19 @@ enum class masking : std::uint8_t {
 ///
 /// | group           | facts                                                                                        |
 /// |-----------------|----------------------------------------------------------------------------------------------|
-/// | border and loop | part, bound_to_loop, is_further_result, unique, looks                                        |
+/// | border, region  | part, bound_to_region, is_further_result, unique, looks                                      |
 /// | buffers         | shares_operand, overwrites, passes_operands, is_operand                                      |
 /// | movement        | requests, is_written, moves, travels_along, row_of, has_windows, regroups_dimensions         |
 /// | algebra         | values, masks, vanishes_with, multiplies, contracts, adds_up, combines, converts,            |
 /// |                 | cheap_to_repeat, keeps_finite, stops_gradient                                                |
 /// | text            | attributes                                                                                   |
 struct op_facts {
-  // Border and loop.
+  // Border and region.
 
   structure part = structure::none;
-  /// True if, in a loop, the result depends on more than the operands: on the iteration, or on having a buffer of its
+  /// True if, in a region, the result depends on more than the operands: on the iteration, or on having a buffer of its
   /// own.
-  bool bound_to_loop = false;
+  bool bound_to_region = false;
   /// One of the results of operand 0, after the first (ops/further_result.hpp): directly after it, and made with it.
   bool is_further_result = false;
   /// Each is there for its own sake: two with the same operands are not one.

@@ -178,7 +178,7 @@ class graph_parser {
     }
     if (!loops_.empty()) {
       line_reader rest("", number + 1);
-      rest.fail(joined({"\"}\" and the loop_end of %", loops_.back()}));
+      rest.fail(joined({"\"}\" and the region_end of %", loops_.back()}));
     }
     return std::move(result_);
   }
@@ -282,13 +282,13 @@ class graph_parser {
     i.op = find_op(op_name, false);
     if (i.op == nullptr) i.op = find_op(op_name, true);
     if (i.op == nullptr) line.fail_at(op_at, "an operator's name");
-    if (closes != (structure_of(i) == structure::loop_end))
-      line.fail_at(op_at, closes ? "loop_end" : "\"}\" before it");
+    if (closes != (structure_of(i) == structure::region_end))
+      line.fail_at(op_at, closes ? "region_end" : "\"}\" before it");
     if (closes) {
-      if (loops_.empty()) line.fail_at(op_at, "a loop_begin before it");
+      if (loops_.empty()) line.fail_at(op_at, "a region_begin before it");
       loops_.pop_back();
     }
-    i.loop = loops_.empty() ? -1 : loops_.back();
+    i.region = loops_.empty() ? -1 : loops_.back();
     if (line.take("<")) attributes(line, i);
     operands(line, i);
     line.expect(":");
@@ -296,7 +296,7 @@ class graph_parser {
     extras(line, i, op_name);
     const int id = result_.code.code.push_back(i);
     values_[name] = id;
-    if (structure_of(i) == structure::loop_begin) {
+    if (structure_of(i) == structure::region_begin) {
       line.expect("{");
       loops_.push_back(id);
     }
@@ -536,8 +536,8 @@ class graph_parser {
       } else if (word == "priority") {
         if (i.annotation < 0) line.fail_at(at, "this after a layout only");
         result_.code.annotations[i.annotation].priority = line.number<std::uint8_t>();
-      } else if (word == "loop") {
-        i.loop = line.take_word("none") ? -1 : value(line);
+      } else if (word == "region") {
+        i.region = line.take_word("none") ? -1 : value(line);
       } else if (word == "origin") {
         i.origin = line.number<int>();
       } else if (word == "label") {
@@ -547,7 +547,7 @@ class graph_parser {
         line.expect(":");
         i.where.line = line.number<int>();
       } else {
-        line.fail_at(at, "travels_along, loop, origin, label, at, or the end of the line");
+        line.fail_at(at, "travels_along, region, origin, label, at, or the end of the line");
       }
     }
   }

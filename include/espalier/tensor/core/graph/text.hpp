@@ -157,18 +157,18 @@ class graph_writer {
     std::vector<int> loops;
     for (int id = 0; id < g_.size; ++id) {
       const structure part = structure_of(g_[id]);
-      if (part == structure::loop_end && !loops.empty()) loops.pop_back();
+      if (part == structure::region_end && !loops.empty()) loops.pop_back();
       text += std::string(2 * loops.size(), ' ');
       text += instruction_text(id, loops.empty() ? -1 : loops.back()) + '\n';
-      if (part == structure::loop_begin) loops.push_back(id);
+      if (part == structure::region_begin) loops.push_back(id);
     }
     return text;
   }
 
-  /// @param loop the loop that the instruction's place in the list implies
-  [[nodiscard]] std::string instruction_text(int id, int loop) const {
+  /// @param region the region that the instruction's place in the list implies
+  [[nodiscard]] std::string instruction_text(int id, int region) const {
     const instruction& i = g_[id];
-    std::string text = structure_of(i) == structure::loop_end ? "} " : "";
+    std::string text = structure_of(i) == structure::region_end ? "} " : "";
     append_text(text, {"%", id, " = ", name_of_op(*i.op)});
     text += attributes_text(i);
     text += i.operand_count > 0 ? " " : "";
@@ -178,11 +178,11 @@ class graph_writer {
     if (i.annotation >= 0 && g_.annotations[i.annotation].is_fixed) text += " fixed";
     if (i.annotation >= 0 && g_.annotations[i.annotation].priority > 0)
       append_text(text, {" priority ", static_cast<int>(g_.annotations[i.annotation].priority)});
-    if (i.loop != loop) text += i.loop < 0 ? std::string(" loop none") : joined({" loop %", i.loop});
+    if (i.region != region) text += i.region < 0 ? std::string(" region none") : joined({" region %", i.region});
     if (i.origin >= 0) append_text(text, {" origin ", i.origin});
     if (i.label != nullptr) text += " label " + quoted(i.label);
     if (options_.lines && i.where.line != 0) text += joined({" at ", quoted(i.where.file), ":", i.where.line});
-    return structure_of(i) == structure::loop_begin ? text + " {" : text;
+    return structure_of(i) == structure::region_begin ? text + " {" : text;
   }
 
  private:
@@ -362,7 +362,7 @@ class graph_writer {
 /// One instruction as text: `%2 = add %0, %1 : f32[64@data]`.
 [[nodiscard]] inline std::string to_text(const mesh_shape& mesh, const axis_parts& parts, graph_view g, int id,
                                          const graph_text_options& options = {}) {
-  return detail::graph_writer(mesh, parts, g, options).instruction_text(id, g[id].loop);
+  return detail::graph_writer(mesh, parts, g, options).instruction_text(id, g[id].region);
 }
 
 }  // namespace espalier

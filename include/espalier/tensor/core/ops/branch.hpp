@@ -37,13 +37,14 @@ template <class Result> class branch_list {
 
   template <class Branch> constexpr void add(const Branch& branch, int number) {
     b_.at(where_);
-    emit::loop_begin(b_, loop_attributes{.iterations = 1, .kind = region_kind::branch}, which_, number);
-    for_each_leaf(result_, [&](auto& one) { one.id = emit::loop_carry(b_, one.id); });
+    emit::region_begin(b_, region_attributes{.iterations = 1, .kind = region_kind::branch}, which_, number);
+    for_each_leaf(result_, [&](auto& one) { one.id = emit::region_parameter(b_, one.id); });
     const Result made = operands_of(b_, branch(), where_);
     b_.at(where_);
-    for_each_pair(result_, made, [&](auto& one, const auto& value) { one.id = emit::loop_next(b_, one.id, value.id); });
-    emit::loop_end(b_);
-    for_each_leaf(result_, [&](auto& one) { one.id = emit::loop_result(b_, one.id); });
+    for_each_pair(result_, made,
+                  [&](auto& one, const auto& value) { one.id = emit::region_yield(b_, one.id, value.id); });
+    emit::region_end(b_);
+    for_each_leaf(result_, [&](auto& one) { one.id = emit::region_result(b_, one.id); });
   }
   [[nodiscard]] constexpr const Result& result() const { return result_; }
 

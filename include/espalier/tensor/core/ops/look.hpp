@@ -8,16 +8,17 @@ namespace espalier {
 
 namespace ops {
 /// Shows its operand while the program runs. The result is the operand's buffer, and nothing reads it.
-inline constexpr op_info print{.name = "print",
-                               .facts = {.bound_to_loop = true, .unique = true, .looks = true, .shares_operand = true},
-                               .factors = detail::same_dimensions,
-                               .evaluate = detail::evaluate_identity,
-                               .flops = detail::no_flops,
-                               .positional = true};
+inline constexpr op_info print{
+    .name = "print",
+    .facts = {.bound_to_region = true, .unique = true, .looks = true, .shares_operand = true},
+    .factors = detail::same_dimensions,
+    .evaluate = detail::evaluate_identity,
+    .flops = detail::no_flops,
+    .positional = true};
 /// Ends the program if an element of its operand is infinite or no number.
 inline constexpr op_info check_finite{
     .name = "check_finite",
-    .facts = {.bound_to_loop = true, .unique = true, .looks = true, .shares_operand = true},
+    .facts = {.bound_to_region = true, .unique = true, .looks = true, .shares_operand = true},
     .factors = detail::same_dimensions,
     .evaluate = detail::evaluate_identity,
     .flops = detail::no_flops,

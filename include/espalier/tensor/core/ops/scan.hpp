@@ -34,9 +34,9 @@ namespace detail {
 }
 
 /// The bodies' gradients are made as a whole, by differentiate.hpp.
-constexpr op_info loop_op(const char* name, factor_rule (*factors)(op_view), op_facts facts,
-                          linearity linear = linearity::none, void (*gradient)(gradient_context&) = no_gradient) {
-  facts.bound_to_loop = true;
+constexpr op_info region_op(const char* name, factor_rule (*factors)(op_view), op_facts facts,
+                            linearity linear = linearity::none, void (*gradient)(gradient_context&) = no_gradient) {
+  facts.bound_to_region = true;
   return {.name = name,
           .spread = propagation::elementwise,
           .linear = linear,
@@ -49,74 +49,80 @@ constexpr op_info loop_op(const char* name, factor_rule (*factors)(op_view), op_
 
 }  // namespace detail
 
-/// A region in the list of instructions: a loop, or a branch (`region_kind`), which is a loop of one iteration or none.
-/// The first carry of an `until_or_at_most`, as it is traced, counts its iterations from 0, for the gradient.
+/// A region in the list of instructions: the body of a loop, or a branch, which runs once or not at all
+/// (`region_kind`). The first parameter of an `until_or_at_most`, as it is traced, counts its iterations from 0, for
+/// the gradient.
 ///
-///     loop_begin  entry                  see `loop_attributes`; `entry`, if it decides how often the region runs
-///       loop_carry  init                 what the previous iteration passed on, at first `init`
-///       loop_slice  stacked              this iteration's slice of a tensor outside, along its first dimension
-///       ...                              the body; it may use any value before the loop
-///       loop_next   carry, value         what this iteration passes on
-///     loop_end      loop_begin, goes_on  `goes_on`, computed in the body, if it decides whether the region runs again
-///     loop_result   loop_next            what the last iteration passed on
-///     loop_stack    value in the body    its values in all iterations, along a new first dimension
-///     loop_sum      value in the body    the sum of its values over all iterations
+///     region_begin  entry                    see `region_attributes`; `entry`, if it decides how often the region runs
+///       region_parameter  init               what the previous iteration yielded, at first `init`
+///       loop_slice  stacked                  this iteration's slice of a tensor outside, along its first dimension
+///       ...                                  the body; it may use any value before the region
+///       region_yield  parameter, value       what the parameter is in the next iteration
+///     region_end  region_begin, goes_on      `goes_on`, computed in the body, if it decides whether the region runs
+///     again region_result  region_yield            what the last iteration yielded, or `init` if there was none
+///     loop_stack  value in the body          its values in all iterations, along a new first dimension
+///     loop_sum  value in the body            the sum of its values over all iterations
+///
+/// What belongs to loops alone is named after them; a parameter of a loop is its carry.
 namespace ops {
-inline constexpr op_info loop_begin =
-    detail::loop_op("loop_begin", detail::same_dimensions,
-                    {.part = structure::loop_begin,
-                     .unique = true,
-                     .attributes = "iterations reverse:flag recompute:flag kind:|up_to|until|until_or_at_most|branch"});
-inline constexpr op_info loop_carry =
-    detail::loop_op("loop_carry", detail::same_dimensions, {.part = structure::loop_carry, .unique = true});
-inline constexpr op_info loop_next =
-    detail::loop_op("loop_next", detail::same_dimensions, {.part = structure::loop_next, .unique = true});
-inline constexpr op_info loop_end =
-    detail::loop_op("loop_end", detail::same_dimensions, {.part = structure::loop_end, .unique = true});
-inline constexpr op_info loop_result = detail::loop_op(
-    "loop_result", detail::same_dimensions, {.part = structure::loop_result, .unique = true, .shares_operand = true});
+inline constexpr op_info region_begin = detail::region_op(
+    "region_begin", detail::same_dimensions,
+    {.part = structure::region_begin,
+     .unique = true,
+     .attributes = "iterations reverse:flag recompute:flag kind:|up_to|until|until_or_at_most|branch"});
+inline constexpr op_info region_parameter = detail::region_op("region_parameter", detail::same_dimensions,
+                                                              {.part = structure::region_parameter, .unique = true});
+inline constexpr op_info region_yield =
+    detail::region_op("region_yield", detail::same_dimensions, {.part = structure::region_yield, .unique = true});
+inline constexpr op_info region_end =
+    detail::region_op("region_end", detail::same_dimensions, {.part = structure::region_end, .unique = true});
+inline constexpr op_info region_result =
+    detail::region_op("region_result", detail::same_dimensions,
+                      {.part = structure::region_result, .unique = true, .shares_operand = true});
 inline constexpr op_info loop_slice =
-    detail::loop_op("loop_slice", detail::loop_slice_factors, {.part = structure::loop_slice, .cheap_to_repeat = true},
-                    linearity::first);
+    detail::region_op("loop_slice", detail::loop_slice_factors,
+                      {.part = structure::loop_slice, .cheap_to_repeat = true}, linearity::first);
 inline constexpr op_info loop_stack =
-    detail::loop_op("loop_stack", detail::loop_stack_factors, {.part = structure::loop_stack}, linearity::first);
+    detail::region_op("loop_stack", detail::loop_stack_factors, {.part = structure::loop_stack}, linearity::first);
 inline constexpr op_info loop_sum =
-    detail::loop_op("loop_sum", detail::same_dimensions, {.part = structure::loop_sum}, linearity::first);
+    detail::region_op("loop_sum", detail::same_dimensions, {.part = structure::loop_sum}, linearity::first);
 /// The operand's values in a buffer of their own.
 inline constexpr op_info copy =
-    detail::loop_op("copy", detail::same_dimensions, {.unique = true}, linearity::first, detail::match_gradient);
+    detail::region_op("copy", detail::same_dimensions, {.unique = true}, linearity::first, detail::match_gradient);
 }  // namespace ops
 
 namespace emit {
 
 /// @param entry what a region that is not counted reads
-constexpr int loop_begin(builder& b, const loop_attributes& attributes, int entry = -1, int branch = 0) {
-  instruction made = with_attributes(builder::make(ops::loop_begin, dtype::i32, extents{}, entry), attributes);
+constexpr int region_begin(builder& b, const region_attributes& attributes, int entry = -1, int branch = 0) {
+  instruction made = with_attributes(builder::make(ops::region_begin, dtype::i32, extents{}, entry), attributes);
   made.scalar = branch;
-  b.loop = b.append(made);
-  return b.loop;
+  b.region = b.append(made);
+  return b.region;
 }
-constexpr int loop_begin(builder& b, std::int64_t count, bool reverse, bool recompute) {
-  return loop_begin(b, loop_attributes{count, reverse, recompute});
+constexpr int region_begin(builder& b, std::int64_t count, bool reverse, bool recompute) {
+  return region_begin(b, region_attributes{count, reverse, recompute});
 }
-constexpr int loop_carry(builder& b, int init) { return b.append(ops::loop_carry, b[init].type, b[init].shape, init); }
+constexpr int region_parameter(builder& b, int init) {
+  return b.append(ops::region_parameter, b[init].type, b[init].shape, init);
+}
 
 constexpr int copy(builder& b, int value) { return b.append(ops::copy, b[value].type, b[value].shape, value); }
 
 /// A value that is itself a carry of this loop would be overwritten while it is passed on.
-constexpr int loop_next(builder& b, int carry, int value) {
-  const bool is_carry = b[value].op == &ops::loop_carry && b[value].loop == b.loop && value != carry;
+constexpr int region_yield(builder& b, int carry, int value) {
+  const bool is_carry = b[value].op == &ops::region_parameter && b[value].region == b.region && value != carry;
   const int source = is_carry ? copy(b, value) : value;
-  return b.append(ops::loop_next, b[carry].type, b[carry].shape, carry, source);
+  return b.append(ops::region_yield, b[carry].type, b[carry].shape, carry, source);
 }
-constexpr void loop_end(builder& b, int goes_on = -1) {
-  const int begin = b.loop;
-  b.append(ops::loop_end, dtype::i32, extents{}, begin, goes_on);
-  b.loop = b[begin].loop;
-  b[b.size() - 1].loop = b.loop;
+constexpr void region_end(builder& b, int goes_on = -1) {
+  const int begin = b.region;
+  b.append(ops::region_end, dtype::i32, extents{}, begin, goes_on);
+  b.region = b[begin].region;
+  b[b.size() - 1].region = b.region;
 }
-constexpr int loop_result(builder& b, int next) {
-  return b.append(ops::loop_result, b[next].type, b[next].shape, next);
+constexpr int region_result(builder& b, int next) {
+  return b.append(ops::region_result, b[next].type, b[next].shape, next);
 }
 constexpr int loop_slice(builder& b, int stacked) {
   extents shape;
@@ -125,23 +131,23 @@ constexpr int loop_slice(builder& b, int stacked) {
 }
 constexpr extents stacked_shape(const builder& b, int value) {
   extents shape;
-  shape.append(attributes_of<loop_attributes>(b[b[value].loop]).iterations);
+  shape.append(attributes_of<region_attributes>(b[b[value].region]).iterations);
   for (int d = 0; d < b[value].shape.rank; ++d) shape.append(b[value].shape[d]);
   return shape;
 }
 /// The value as one of the loop being built, as `loop_stack` and `loop_sum` need it.
-constexpr int own(builder& b, int value) { return b[value].loop == b.loop ? value : copy(b, value); }
+constexpr int own(builder& b, int value) { return b[value].region == b.region ? value : copy(b, value); }
 /// Belongs outside the loop of `value`; wherever it is appended, `normalise` moves it there.
 constexpr int loop_stack(builder& b, int value) {
   const int id =
       b.result().code.push_back(builder::make(ops::loop_stack, b[value].type, stacked_shape(b, value), value));
-  b[id].loop = b[b[value].loop].loop;
+  b[id].region = b[b[value].region].region;
   b[id].where = b[value].where;
   return id;
 }
 constexpr int loop_sum(builder& b, int value) {
   const int id = b.result().code.push_back(builder::make(ops::loop_sum, b[value].type, b[value].shape, value));
-  b[id].loop = b[b[value].loop].loop;
+  b[id].region = b[b[value].region].region;
   b[id].where = b[value].where;
   return id;
 }
@@ -240,8 +246,8 @@ constexpr auto loop(const Carry& carry, const Body& body, source_line where) {
   builder& b = *owner_of(carry);
   b.at(where);
   Carry inside = operands_of(b, carry, where);
-  emit::loop_begin(b, Count, false, Recompute);
-  for_each_leaf(inside, [&](auto& one) { one.id = emit::loop_carry(b, one.id); });
+  emit::region_begin(b, Count, false, Recompute);
+  for_each_leaf(inside, [&](auto& one) { one.id = emit::region_parameter(b, one.id); });
   if constexpr (std::is_void_v<decltype(body(b, inside))>) {
     return failed<why::function_returns_nothing<>>(where);
   } else {
@@ -256,10 +262,10 @@ constexpr auto loop(const Carry& carry, const Body& body, source_line where) {
       b.at(where);
       Carry next = operands_of(b, parts::carry(out), where);
       for_each_pair(next, inside,
-                    [&](auto& value, const auto& before) { value.id = emit::loop_next(b, before.id, value.id); });
+                    [&](auto& value, const auto& before) { value.id = emit::region_yield(b, before.id, value.id); });
       const auto finish = [&] {
-        emit::loop_end(b);
-        for_each_leaf(next, [&](auto& one) { one.id = emit::loop_result(b, one.id); });
+        emit::region_end(b);
+        for_each_leaf(next, [&](auto& one) { one.id = emit::region_result(b, one.id); });
       };
       if constexpr (parts::has_output) {
         auto outputs = operands_of(b, out.template get<1>(), where);

@@ -130,7 +130,7 @@ constexpr int pad(builder& b, int a, int dim, std::int64_t start, std::int64_t s
     const std::int64_t end = cut.start + shape[dim];
     const bool hides_first = cut.start == 0 || start <= 0;
     const bool hides_last = end == b[whole].shape[dim] || start + shape[dim] >= size;
-    if (cut.dim == dim && cut.step == 1 && b[whole].loop == b[a].loop && hides_first && hides_last) {
+    if (cut.dim == dim && cut.step == 1 && b[whole].region == b[a].region && hides_first && hides_last) {
       return pad(b, whole, dim, start - cut.start, size);
     }
   }

@@ -47,12 +47,12 @@ constexpr auto while_loop(const Condition& condition, const Body& body, const St
       b.at(where);
       [[maybe_unused]] const int zero = Limit > 0 ? emit::constant(b, dtype::i32, extents{}, 0) : -1;
       const auto kind = Limit > 0 ? region_kind::until_or_at_most : region_kind::until;
-      emit::loop_begin(b, loop_attributes{.iterations = Limit > 0 ? Limit : 1, .kind = kind},
-                       operand_of(b, enters, where));
+      emit::region_begin(b, region_attributes{.iterations = Limit > 0 ? Limit : 1, .kind = kind},
+                         operand_of(b, enters, where));
       // The gradient goes back as many iterations as there were. (What nothing reads is dropped.)
       [[maybe_unused]] int counter = -1;
-      if constexpr (Limit > 0) counter = emit::loop_carry(b, zero);
-      for_each_leaf(inside, [&](auto& one) { one.id = emit::loop_carry(b, one.id); });
+      if constexpr (Limit > 0) counter = emit::region_parameter(b, zero);
+      for_each_leaf(inside, [&](auto& one) { one.id = emit::region_parameter(b, one.id); });
       const auto out = body(inside);
       using out_type = std::remove_cv_t<decltype(out)>;
       if constexpr (!std::is_void_v<typename failure_in<out_type>::type>) {
@@ -64,14 +64,14 @@ constexpr auto while_loop(const Condition& condition, const Body& body, const St
         const auto goes_on = condition(next);
         b.at(where);
         for_each_pair(next, inside,
-                      [&](auto& value, const auto& before) { value.id = emit::loop_next(b, before.id, value.id); });
+                      [&](auto& value, const auto& before) { value.id = emit::region_yield(b, before.id, value.id); });
         if constexpr (Limit > 0) {
           const int one = emit::constant(b, dtype::i32, extents{}, 1);
-          counter = emit::loop_next(b, counter, emit::add(b, counter, one));
+          counter = emit::region_yield(b, counter, emit::add(b, counter, one));
         }
-        emit::loop_end(b, operand_of(b, goes_on, where));
-        if constexpr (Limit > 0) emit::loop_result(b, counter);
-        for_each_leaf(next, [&](auto& one) { one.id = emit::loop_result(b, one.id); });
+        emit::region_end(b, operand_of(b, goes_on, where));
+        if constexpr (Limit > 0) emit::region_result(b, counter);
+        for_each_leaf(next, [&](auto& one) { one.id = emit::region_result(b, one.id); });
         return next;
       }
     }

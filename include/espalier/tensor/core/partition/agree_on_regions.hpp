@@ -29,25 +29,17 @@ class region_agreement {
         agreed_(g.size, 0),
         source_for_(g.size, -1),
         follows_sources_(g.size, false),
-        next_of_(g.size, -1),
         number_(g.size, -1) {}
 
   /// Whether there is a region for which it is not known how often it runs.
   [[nodiscard]] static constexpr bool is_possible(const mesh_shape& mesh, graph_view g) {
-    if (mesh.devices() == 1) return false;
-    for (int id = 0; id < g.size; ++id) {
-      if (structure_of(g[id]) == structure::loop_begin && g[id].operand_count > 0) return true;
-    }
-    return false;
+    return mesh.devices() > 1 && has_uncounted_regions(g);
   }
 
   /// True if there is such a value.
   constexpr bool find() {
     for (int id = 0; id < g_.size; ++id) {
-      if (structure_of(g_[id]) == structure::loop_next) next_of_[g_[id].operand[0]] = id;
-    }
-    for (int id = 0; id < g_.size; ++id) {
-      if (const axis_mask axes = axes_of(id); axes != 0) demand(g_[id].loop, axes);
+      if (const axis_mask axes = axes_of(id); axes != 0) demand(g_[id].region, axes);
     }
     while (!work_.empty()) {
       const int begin = work_.back();
@@ -55,7 +47,7 @@ class region_agreement {
       const region& of = regions_.beginning_at(begin);
       // What decides before a loop and in it is often made of the same numbers.
       const bool is_loop = of.goes_on >= 0;
-      if (of.entry >= 0) decide_alike(kept_from(of.entry), axes_[begin], is_loop ? begin : g_[begin].loop);
+      if (of.entry >= 0) decide_alike(kept_from(of.entry), axes_[begin], is_loop ? begin : g_[begin].region);
       if (is_loop) decide_alike(kept_from(of.goes_on), axes_[begin], begin);
     }
     for (int id = 0; id < g_.size; ++id) {
@@ -74,13 +66,13 @@ class region_agreement {
       const structure part = structure_of(i);
       for (int k = 0; k < i.operand_count; ++k) {
         int& operand = i.operand_at(k, result_.further.data());
-        const bool decides = (part == structure::loop_begin && k == 0) || (part == structure::loop_end && k == 1) ||
+        const bool decides = (part == structure::region_begin && k == 0) || (part == structure::region_end && k == 1) ||
                              part == structure::loop_stack;
         const bool follows = follows_sources_[id] && source_for_[operand] >= 0;
         const int agreed = decides || follows ? agreed_value(operand) : -1;
         operand = agreed >= 0 ? agreed : number_[operand];
       }
-      if (i.loop >= 0) i.loop = number_[i.loop];
+      if (i.region >= 0) i.region = number_[i.region];
       number_[id] = result_.code.push_back(i);
       if (agreed_[id] != 0) waiting_.push_back(id);
     }
@@ -91,7 +83,7 @@ class region_agreement {
   /// The axes along which the instruction communicates, or along which what it computes is yet to be added up.
   [[nodiscard]] constexpr axis_mask axes_of(int id) const {
     const instruction& i = g_[id];
-    if (i.loop < 0) return 0;
+    if (i.region < 0) return 0;
     axis_mask axes = i.annotation < 0 ? 0 : g_.annotations[i.annotation].placement.unreduced;
     if (communicates(i)) axes |= attributes_of<collective_attributes>(i).axes;
     return axes & ~axes_of_one(mesh_);
@@ -99,7 +91,7 @@ class region_agreement {
 
   /// Devices along these axes run a region, and those around it, equally often.
   constexpr void demand(int begin, axis_mask axes) {
-    for (; begin >= 0; begin = g_[begin].loop) {
+    for (; begin >= 0; begin = g_[begin].region) {
       if ((axes & ~axes_[begin]) == 0) continue;
       axes_[begin] |= axes;
       work_.push_back(begin);
@@ -118,9 +110,9 @@ class region_agreement {
   /// Whether an instruction is in a region, or in one inside of it. Nothing is outside of the program (-1).
   [[nodiscard]] constexpr bool is_inside(int id, int begin) const {
     if (begin < 0) return true;
-    int loop = g_[id].loop;
-    while (loop >= 0 && loop != begin) loop = g_[loop].loop;
-    return loop == begin;
+    int region = g_[id].region;
+    while (region >= 0 && region != begin) region = g_[region].region;
+    return region == begin;
   }
   /// Whether nothing is yet to be added up.
   [[nodiscard]] constexpr bool is_complete(int id) const {
@@ -131,7 +123,7 @@ class region_agreement {
     const instruction& i = g_[id];
     const structure part = structure_of(i);
     const bool is_pointwise = i.op->fuse == fusion::elementwise && !i.op->positional && collective_index(i.op) < 0;
-    return i.shape.rank == 0 && (part == structure::none ? is_pointwise : part == structure::loop_carry);
+    return i.shape.rank == 0 && (part == structure::none ? is_pointwise : part == structure::region_parameter);
   }
   /// Whether devices along these axes have got the same from an all_reduce: of floats, to the last bit.
   [[nodiscard]] constexpr bool is_reduced(int id, axis_mask axes) const {
@@ -164,14 +156,14 @@ class region_agreement {
         }
       }
       const auto read = [&](int other) {
-        if (other < 0 || seen[other] || structure_of(g_[other]) == structure::loop_begin) return;
+        if (other < 0 || seen[other] || structure_of(g_[other]) == structure::region_begin) return;
         seen[other] = true;
         open.push_back(other);
       };
       for (int k = 0; k < i.operand_count; ++k) read(g_.operand_at(i, k));
-      if (structure_of(i) == structure::loop_carry) read(next_of_[id]);
+      if (structure_of(i) == structure::region_parameter) read(regions_.yield_of(id));
       // What a loop leaves behind follows from the number of its iterations.
-      if (reads_loop(structure_of(i))) demand(g_[i.operand[0]].loop, axes);
+      if (reads_region(structure_of(i))) demand(g_[i.operand[0]].region, axes);
     }
     if (sources.empty()) return;
     for (const int id : sources) {
@@ -184,8 +176,8 @@ class region_agreement {
   /// Instructions that follow what they belong to: nothing comes between them.
   [[nodiscard]] constexpr bool stays_with_others(int id) const {
     const instruction& i = g_[id];
-    return is_further_result(i) || i.op->facts.travels_along || reads_loop(structure_of(i)) ||
-           structure_of(i) == structure::loop_carry;
+    return is_further_result(i) || i.op->facts.travels_along || reads_region(structure_of(i)) ||
+           structure_of(i) == structure::region_parameter;
   }
 
   struct agreement {
@@ -202,7 +194,7 @@ class region_agreement {
     const instruction& value = g_[like];
     made.type = value.type;
     made.annotation = result_.annotations.push_back({extents{}, placement});
-    made.loop = value.loop < 0 ? -1 : number_[value.loop];
+    made.region = value.region < 0 ? -1 : number_[value.region];
     made.origin = value.origin;
     made.where = source_for_[like] < 0 ? value.where : g_[source_for_[like]].where;
     return result_.code.push_back(made);
@@ -223,7 +215,7 @@ class region_agreement {
   const mesh_shape& mesh_;
   graph_view g_;
   region_table regions_;
-  /// By `loop_begin`: the axes along which devices run a region equally often.
+  /// By `region_begin`: the axes along which devices run a region equally often.
   list<axis_mask> axes_;
   /// The axes along which devices agree on a value.
   list<axis_mask> agreed_;
@@ -231,8 +223,6 @@ class region_agreement {
   list<int> source_for_;
   /// What is computed on the way from such values to one that decides.
   list<bool> follows_sources_;
-  /// The `loop_next` of each carry.
-  list<int> next_of_;
   /// Regions whose axes have grown.
   list<int> work_;
   list<int> number_;

@@ -24,18 +24,17 @@ class buffer_lives {
   [[nodiscard]] constexpr int last(int root) const { return last_[root]; }
 
   constexpr void find_lives() {
+    for (const region& one : program_.regions) {
+      for (const int id : one.collected) {
+        live(buffers_.root[id], program_.begins_at(one.first));
+        live(buffers_.root[id], program_.ends_at(one.first));
+      }
+      // A parameter's buffer lives until the region ends: there the value that is passed on is copied into it.
+      for (const int id : one.parameters) live(buffers_.root[id], program_.begins_at(one.first));
+    }
     for (int id = 0; id < g_.size; ++id) {
-      const instruction& i = g_[id];
       const int at = s_.launch_of[id];
       if (at >= 0 && buffers_.root[id] >= 0) use(id, id, at);
-      if (collects(structure_of(i))) {
-        const int loop = g_[i.operand[0]].loop;
-        live(buffers_.root[id], s_.launch_of[loop]);
-        live(buffers_.root[id], s_.launch_of[program_.end_of[loop]]);
-      } else if (structure_of(i) == structure::loop_carry) {
-        // The buffer lives until its loop ends: there the value that is passed on is copied into it.
-        live(buffers_.root[id], s_.launch_of[i.loop]);
-      }
       program_.for_each_read(id, [this](int value, int reader, int launch) { read(value, reader, launch); });
     }
   }
@@ -57,7 +56,7 @@ class buffer_lives {
       buffers_.within[id] = target;
       const int root = buffers_.root[i.operand[0]];
       if (i.operand_count == 2 && root == i.operand[1]) continue;  // the argument as it is, or reshaped
-      const bool plain = root >= 0 && buffers_.is_plain(root) && !halos_.is_enlarged(root) && g_[root].loop < 0 &&
+      const bool plain = root >= 0 && buffers_.is_plain(root) && !halos_.is_enlarged(root) && g_[root].region < 0 &&
                          bytes_of(g_[root]) == bytes_of(i);
       if (!plain || (i.operand_count == 2 && !may_overwrite(root, i.operand[1]))) {
         buffers_.copied[id] = true;
@@ -88,8 +87,8 @@ class buffer_lives {
       live(root, s_.launches[at].region_end);
       live(root, first_of_region(at));
     }
-    for (int loop = g_[reader].loop; loop >= 0 && loop != g_[root].loop; loop = g_[loop].loop) {
-      live(root, s_.launch_of[program_.end_of[loop]]);
+    for (int region = g_[reader].region; region >= 0 && region != g_[root].region; region = g_[region].region) {
+      live(root, program_.ends_at(region));
     }
   }
 

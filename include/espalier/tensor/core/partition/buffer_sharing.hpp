@@ -34,11 +34,11 @@ class buffer_sharing {
           buffers_.within[id].index = attributes_of<border_attributes>(i).number;
           break;
         case structure::result:
-        case structure::loop_begin:
-        case structure::loop_end: break;
-        case structure::loop_next:
+        case structure::region_begin:
+        case structure::region_end: break;
+        case structure::region_yield:
           buffers_.share(id, i.operand[0]);
-          if (region_kind_of(g_[i.loop]) == region_kind::branch) {
+          if (region_kind_of(g_[i.region]) == region_kind::branch) {
             compute_in_place(id);
           } else if (carried_.may_overwrite_carry(id)) {
             put_in_place_of(i.operand[1], i.operand[0]);
@@ -49,24 +49,24 @@ class buffer_sharing {
           break;
         case structure::loop_slice:
           buffers_.share(id, i.operand[0]);
-          buffers_.slice(id, i.operand[0], i.loop, bytes_of(i));
+          buffers_.slice(id, i.operand[0], i.region, bytes_of(i));
           break;
         case structure::loop_stack:
           buffers_.own(id);
           stack(id);
           break;
         case structure::none:
-        case structure::loop_carry:
-        case structure::loop_result:
+        case structure::region_parameter:
+        case structure::region_result:
         case structure::loop_sum:
           if (i.op->facts.shares_operand) {
             buffers_.share(id, i.operand[0]);
           } else if (halos_.may_lie_around(id)) {
             halos_.lie_around(id);
-          } else if (structure_of(i) == structure::loop_carry && !halos_.wants_room(id) &&
+          } else if (structure_of(i) == structure::region_parameter && !halos_.wants_room(id) &&
                      overwritten_.starts_in_place(id)) {
             buffers_.share(id, i.operand[0]);
-            overwritten_.changes_in(buffers_.root[id], i.loop);
+            overwritten_.changes_in(buffers_.root[id], i.region);
           } else if (i.op->facts.overwrites >= 0 && overwritten_.is_last_reader(id)) {
             buffers_.share(id, g_.operand_at(i, i.op->facts.overwrites));
           } else if (s_.launch_of[id] >= 0 && s_.has_buffer(id)) {
@@ -80,9 +80,9 @@ class buffer_sharing {
  private:
   /// What a branch hands out is computed where its result is, if the branch does not read what was there before.
   constexpr void compute_in_place(int next) {
-    const int carry = g_[next].operand[0];
-    const int value = g_[next].operand[1];
-    if (value == carry || g_[value].loop != g_[carry].loop || structure_of(g_[value]) != structure::none) return;
+    const int carry = parameter_of(g_[next]);
+    const int value = yielded_by(g_[next]);
+    if (value == carry || g_[value].region != g_[carry].region || structure_of(g_[value]) != structure::none) return;
     for (const int one : {value, buffers_.root[carry]}) {
       if (one < 0 || buffers_.root[one] != one || !buffers_.is_plain(one) || halos_.is_enlarged(one)) return;
     }
@@ -111,9 +111,9 @@ class buffer_sharing {
   /// A value that is stacked is computed in its place in the stack, unless it already lives somewhere else.
   constexpr void stack(int id) {
     const int value = g_[id].operand[0];
-    const int loop = g_[value].loop;
+    const int region = g_[value].region;
     const bool plain = buffers_.root[value] == value && buffers_.is_plain(value) && !halos_.is_enlarged(value) &&
-                       structure_of(g_[value]) != structure::loop_carry;
+                       structure_of(g_[value]) != structure::region_parameter;
     if (!plain) {
       buffers_.copied[id] = true;
       return;
@@ -121,19 +121,19 @@ class buffer_sharing {
     // All values that share its buffer follow it into the stack.
     int other = buffers_.sharer[value];
     buffers_.sharer[value] = -1;
-    move(value, id, loop, bytes_of(g_[value]));
+    move(value, id, region, bytes_of(g_[value]));
     while (other >= 0) {
       const int next = buffers_.next_sharer[other];
-      move(other, id, loop, bytes_of(g_[value]));
+      move(other, id, region, bytes_of(g_[value]));
       other = next;
     }
   }
   /// A value that moves already goes on to do so, within a buffer that now moves too: the chains that end at `id` grow
   /// by one.
-  constexpr void move(int id, int into, int loop, std::int64_t stride) {
+  constexpr void move(int id, int into, int region, std::int64_t stride) {
     location& where = buffers_.within[id];
-    if (where.loop < 0) {
-      where.loop = loop;
+    if (where.region < 0) {
+      where.region = region;
       where.stride = stride;
     } else if (where.outer < 0) {
       where.outer = g_[into].operand[0];

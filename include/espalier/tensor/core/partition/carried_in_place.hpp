@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/partition/halo_room.hpp>
 #include <espalier/tensor/core/partition/overwritten_values.hpp>
 #include <espalier/tensor/core/partition/scheduled_program.hpp>
@@ -17,11 +18,12 @@ class carried_in_place {
                              const overwritten_values& overwritten)
       : g_(program.g), s_(program.s), buffers_(buffers), halos_(halos), overwritten_(overwritten) {}
 
-  /// Whether a fused chain may write the value that `loop_next` instruction `next` passes on over the carry.
+  /// Whether a fused chain may write the value that `region_yield` instruction `next` passes on over the carry.
   [[nodiscard]] constexpr bool may_overwrite_carry(int next) const {
-    const int carry = g_[next].operand[0];
-    const int value = g_[next].operand[1];
-    if (value == carry || g_[value].loop != g_[carry].loop || structure_of(g_[value]) != structure::none) return false;
+    const int carry = parameter_of(g_[next]);
+    const int value = yielded_by(g_[next]);
+    if (value == carry || g_[value].region != g_[carry].region || structure_of(g_[value]) != structure::none)
+      return false;
     for (const int one : {carry, value}) {
       if (buffers_.root[one] != one || !buffers_.is_plain(one)) return false;
     }
@@ -35,7 +37,7 @@ class carried_in_place {
     if (!chain.fused || chain.reads_again || chain.region_end >= 0) return false;
     if (overwritten_.last_read(carry) > at) return false;
     for (int other = buffers_.sharer[carry]; other >= 0; other = buffers_.next_sharer[other]) {
-      if (structure_of(g_[other]) != structure::loop_next && overwritten_.last_read(other) > at) return false;
+      if (structure_of(g_[other]) != structure::region_yield && overwritten_.last_read(other) > at) return false;
     }
     return reads_before_it_writes(chain, carry, value);
   }

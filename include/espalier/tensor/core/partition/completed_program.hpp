@@ -26,7 +26,7 @@ struct completed_program {
   /// anyway (`device_values`): it does nothing to terms, which the loop may then add up. The sum is not rounded to
   /// sixteen bits in between, so outside of loops, where it is reduced once either way, it is rounded as on one device.
   [[nodiscard]] constexpr bool widens(const instruction& i) const {
-    if (!i.op->facts.converts || i.loop < 0) return false;
+    if (!i.op->facts.converts || i.region < 0) return false;
     const dtype from = g[i.operand[0]].type;
     return is_for_storage(from) && i.type == facts_of(from).accumulate;
   }

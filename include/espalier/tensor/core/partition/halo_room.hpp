@@ -59,9 +59,9 @@ class halo_room {
     const int root = buffers_.root[operand];
     if (root < 0 || bytes_of(g_[root]) != bytes_of(g_[operand]) || g_[operand].op == &ops::mask) return false;
     const location& where = buffers_.within[operand];
-    const bool is_plain = where.space == memory_space::arena && where.loop < 0 && !where.is_displaced;
+    const bool is_plain = where.space == memory_space::arena && where.region < 0 && !where.is_displaced;
     const structure role = structure_of(g_[root]);
-    if (!is_plain || (role != structure::none && role != structure::loop_carry)) return false;
+    if (!is_plain || (role != structure::none && role != structure::region_parameter)) return false;
     return !is_enlarged(root) || brings_the_same(id, around_[root].exchange);
   }
   /// Leaves the operand of exchange `id` where it is.
@@ -78,29 +78,29 @@ class halo_room {
   /// Whether a carry that keeps its neighbours' rows around it and the value that takes its place can have a buffer of
   /// two halves, and change halves in every iteration: then nothing is copied.
   [[nodiscard]] constexpr bool may_alternate(int next) const {
-    const int carry = g_[next].operand[0];
-    const int value = g_[next].operand[1];
+    const int carry = parameter_of(g_[next]);
+    const int value = yielded_by(g_[next]);
     if (!is_enlarged(carry) || around_[carry].alternates_in >= 0) return false;
-    const int loop = g_[carry].loop;
+    const int region = g_[carry].region;
     const bool is_own = buffers_.root[carry] == carry && buffers_.root[value] == value && carry != value;
-    if (!is_own || g_[value].loop != loop || !alternates(loop)) return false;
+    if (!is_own || g_[value].region != region || !alternates(region)) return false;
     if (structure_of(g_[value]) != structure::none || bytes_of(g_[value]) != bytes_of(g_[carry])) return false;
     if (buffers_.within[carry].space != memory_space::arena || buffers_.within[value].space != memory_space::arena) {
       return false;
     }
     for (const int root : {carry, value}) {
-      if (buffers_.within[root].loop >= 0) return false;
+      if (buffers_.within[root].region >= 0) return false;
       for (int other = buffers_.sharer[root]; other >= 0; other = buffers_.next_sharer[other]) {
-        if (buffers_.within[other].loop >= 0) return false;
+        if (buffers_.within[other].region >= 0) return false;
       }
     }
     return true;
   }
   /// Gives a carry and the value that takes its place one buffer of two halves.
   constexpr void alternate(int next) {
-    const int carry = g_[next].operand[0];
-    const int value = g_[next].operand[1];
-    around_[carry].alternates_in = g_[carry].loop;
+    const int carry = parameter_of(g_[next]);
+    const int value = yielded_by(g_[next]);
+    around_[carry].alternates_in = g_[carry].region;
     around_[carry].before = larger_of(around_[carry].before, around_[value].before);
     around_[carry].after = larger_of(around_[carry].after, around_[value].after);
     int other = buffers_.sharer[value];
@@ -122,19 +122,19 @@ class halo_room {
       if (root < 0 || !around_[root].is_enlarged || structure_of(g_[id]) == structure::result) continue;
       location& where = buffers_.within[id];
       where.offset += around_[root].before;
-      const int loop = around_[root].alternates_in;
-      if (loop < 0) continue;
+      const int region = around_[root].alternates_in;
+      if (region < 0) continue;
       const std::int64_t half = room_of(root) / 2;
-      int inside = g_[id].loop;
-      while (inside >= 0 && inside != loop) inside = g_[inside].loop;
-      if (inside == loop) {
-        where.loop = loop;
+      int inside = g_[id].region;
+      while (inside >= 0 && inside != region) inside = g_[inside].region;
+      if (inside == region) {
+        where.region = region;
         where.stride = half;
         where.alternates = true;
       } else {
         // A reader after the loop finds the value where the last iteration has put it.
         where.phase = 0;
-        const auto begin = attributes_of<loop_attributes>(g_[loop]);
+        const auto begin = attributes_of<region_attributes>(g_[region]);
         const std::int64_t last = begin.reverse ? 0 : begin.iterations - 1;
         where.offset += (last + 1) % 2 * half;
       }
@@ -143,8 +143,8 @@ class halo_room {
 
  private:
   /// Where the last value of a carry is after the loop depends on the number of iterations: it has to be known.
-  [[nodiscard]] constexpr bool alternates(int loop) const {
-    const auto begin = attributes_of<loop_attributes>(g_[loop]);
+  [[nodiscard]] constexpr bool alternates(int region) const {
+    const auto begin = attributes_of<region_attributes>(g_[region]);
     return is_counted(begin) && begin.iterations > 1;
   }
 

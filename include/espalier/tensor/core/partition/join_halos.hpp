@@ -105,7 +105,7 @@ class halo_joiner {
 
   [[nodiscard]] constexpr bool is_halo(int id) const {
     return is_collective(g_[id].op, collective::exchange) && reads_windows(g_[id]) &&
-           !reads_windows(g_.operand(id, 0)) && g_[id].loop == g_.operand(id, 0).loop;
+           !reads_windows(g_.operand(id, 0)) && g_[id].region == g_.operand(id, 0).region;
   }
   [[nodiscard]] constexpr const layout& layout_of(int id) const { return g_.annotations[g_[id].annotation]; }
   [[nodiscard]] constexpr placed_windows windows_of(const instruction& i) const {
@@ -284,7 +284,7 @@ class halo_joiner {
       note_source(id, wanted.placement, wanted.windows, wanted.exchange, found);
       return;
     }
-    const bool is_near = i.loop == g_[wanted.value].loop;
+    const bool is_near = i.region == g_[wanted.value].region;
     if (is_near && (is_pointwise(i) || looks_elsewhere(id, wanted.windows))) {
       for (int k = 0; k < i.operand_count; ++k) find_sources(g_.operand_at(i, k), wanted, false, found);
       return;
@@ -386,7 +386,7 @@ class halo_joiner {
       if (from >= 0) return -1;
       from = operand;
     }
-    return from >= 0 && g_[from].loop == i.loop ? from : -1;
+    return from >= 0 && g_[from].region == i.region ? from : -1;
   }
   /// The nearest value from which another exchanged one is computed, too, if less moves of it than of both.
   [[nodiscard]] constexpr sources shared_source(int region) {
@@ -438,7 +438,7 @@ class halo_joiner {
         const bool is_part = cut_[operand] >= 0 && !finds_rows(id);
         i.operand_at(k, result_.further.data()) = is_part ? cut_[operand] : number_[operand];
       }
-      if (i.loop >= 0) i.loop = i.loop == id ? result_.code.size() : number_[i.loop];
+      if (i.region >= 0) i.region = number_[i.region];
       number_[id] = result_.code.push_back(i);
     }
   }
@@ -490,7 +490,7 @@ class halo_joiner {
     const instruction& model = g_[like];
     i.where = model.where;
     i.origin = model.origin;
-    i.loop = model.loop < 0 ? -1 : number_[model.loop];
+    i.region = model.region < 0 ? -1 : number_[model.region];
     return result_.code.push_back(i);
   }
   constexpr int add_windows(const placed_windows& windows) {
@@ -599,12 +599,8 @@ class halo_joiner {
     for (int id = 0; id < all.code.size(); ++id) {
       if (!stays[id]) continue;
       instruction i = all.code[id];
-      for (int k = 0; k < i.operand_count; ++k) {
-        int& operand = i.operand_at(k, all.further.data());
-        operand = number[operand];
-      }
+      renumber(i, number, all.further.data());
       number[id] = kept;
-      if (i.loop >= 0) i.loop = number[i.loop];
       all.code[kept++] = i;
     }
     all.code.resize(kept);

@@ -6,9 +6,9 @@
 #include <espalier/tensor/core/ops/convert.hpp>
 #include <espalier/tensor/core/partition/boxes.hpp>
 #include <espalier/tensor/core/partition/collectives.hpp>
-#include <espalier/tensor/core/partition/loop_arrangement.hpp>
 #include <espalier/tensor/core/partition/machine.hpp>
 #include <espalier/tensor/core/partition/partition_progress.hpp>
+#include <espalier/tensor/core/partition/region_arrangement.hpp>
 
 #include <cstdint>
 
@@ -27,7 +27,7 @@ class local_program {
   template <int Size, int Room>
   constexpr local_program(const mesh_shape& devices, const partition_progress<Size, Room>& from)
       : mesh_(devices), hoisted_(from.hoisted) {
-    out_.loop = from.loop;
+    out_.region = from.region;
     copy(out_.result().code, &from.program.code[0], from.program.size);
     copy(out_.result().annotations, &from.program.annotations[0], from.program.annotation_count);
     copy(out_.result().windows, &from.program.windows[0], from.program.window_count);
@@ -49,17 +49,17 @@ class local_program {
     current_ = id;
     out_.where = where;
   }
-  [[nodiscard]] constexpr int loop() const { return out_.loop; }
-  constexpr void enter(int loop) { out_.loop = loop; }
+  [[nodiscard]] constexpr int region() const { return out_.region; }
+  constexpr void enter(int region) { out_.region = region; }
   /// Returns the value that `make()` returns. The steps that it appends are carried out before the region, also where
   /// that is a branch: what a region slices and carries comes from before it.
   template <class Make> constexpr int before_region(const Make& make) {
-    const int here = out_.loop;
+    const int here = out_.region;
     const int size = out_.size();
-    out_.loop = out_[here].loop;
+    out_.region = out_[here].region;
     const int made = make();
     hoisted_ = hoisted_ || out_.size() != size;
-    out_.loop = here;
+    out_.region = here;
     return made;
   }
 
@@ -87,19 +87,19 @@ class local_program {
 
   /// The number of the running iteration of the innermost loop, i32<>.
   constexpr int iteration() {
-    const int loop = out_.loop;
-    for (int id = loop + 1; id < out_.size(); ++id) {
+    const int region = out_.region;
+    for (int id = region + 1; id < out_.size(); ++id) {
       const instruction& i = out_[id];
-      const bool counts = i.loop == loop && structure_of(i) == structure::loop_slice &&
+      const bool counts = i.region == region && structure_of(i) == structure::loop_slice &&
                           out_[i.operand[0]].op->facts.values == pattern::index;
       if (counts && i.type == dtype::i32 && i.shape.rank == 0) return id;
     }
     extents all;
-    all.append(attributes_of<loop_attributes>(out_[loop]).iterations);
-    out_.loop = out_[loop].loop;
+    all.append(attributes_of<region_attributes>(out_[region]).iterations);
+    out_.region = out_[region].region;
     hoisted_ = true;
     const int numbers = append(builder::make(ops::iota, dtype::i32, extents{}), all, sharding::whole(1));
-    out_.loop = loop;
+    out_.region = region;
     return append(builder::make(ops::loop_slice, dtype::i32, extents{}, numbers), extents{}, sharding::whole(0));
   }
 
@@ -113,15 +113,15 @@ class local_program {
     const reshard_plan plan =
         plan_reshard(mesh_, from.shape, out_[value].type, from.placement, wanted, collective_latency);
     int result = value;
-    const int here = out_.loop;
-    out_.loop = within_branch(out_, here, out_[value].loop);
-    hoisted_ = hoisted_ || out_.loop != here;
+    const int here = out_.region;
+    out_.region = within_branch(out_, here, out_[value].region);
+    hoisted_ = hoisted_ || out_.region != here;
     for (int s = 0; s < plan.count; ++s) {
       instruction made = builder::make(op_of(plan.step[s].kind), out_[value].type, extents{}, result);
       set_attributes(made, collective_attributes{.axes = plan.step[s].axes, .combine = combine});
       result = append(made, from.shape, plan.step[s].after);
     }
-    out_.loop = here;
+    out_.region = here;
     first_variant_[value] = variants_.push_back({result, first_variant_[value]});
     return result;
   }
@@ -172,19 +172,19 @@ class local_program {
     if (out_[value].type == type) return value;
     for (int v = first_variant_[value]; v >= 0; v = variants_[v].next) {
       const int made = variants_[v].value;
-      if (out_[made].type == type && in_scope(out_[made].loop)) return made;
+      if (out_[made].type == type && in_scope(out_[made].region)) return made;
     }
     const layout same = layout_of(value);
-    const int here = out_.loop;
-    out_.loop = within_branch(out_, here, out_[value].loop);
-    hoisted_ = hoisted_ || out_.loop != here;
+    const int here = out_.region;
+    out_.region = within_branch(out_, here, out_[value].region);
+    hoisted_ = hoisted_ || out_.region != here;
     instruction made = builder::make(ops::convert, type, extents{}, value);
     if (out_[value].op->facts.values == pattern::uniform) {
       made = out_[value];
       made.type = type;
     }
     const int result = append(made, same.shape, same.placement);
-    out_.loop = here;
+    out_.region = here;
     first_variant_[value] = variants_.push_back({result, first_variant_[value]});
     return result;
   }
@@ -207,14 +207,14 @@ class local_program {
       if (home.rank >= 0 && !(variant_as(value, home) < 0 && brings_less(from, home, wanted, windows)))
         return reshard(value, home);
     }
-    const int here = out_.loop;
-    out_.loop = within_branch(out_, here, out_[value].loop);
-    hoisted_ = hoisted_ || out_.loop != here;
+    const int here = out_.region;
+    out_.region = within_branch(out_, here, out_[value].region);
+    hoisted_ = hoisted_ || out_.region != here;
     const bool is_local = none_lacks(mesh_, out_.result(), value, wanted, &windows.window[0], windows.count);
     instruction made = builder::make(is_local ? ops::local_slice : ops::exchange, out_[value].type, extents{}, value);
     const axis_mask axes = is_local ? axis_mask{0} : holders_of(from.placement, wanted, windows.dims);
     const int result = append_in_windows(made, axes, from.shape, wanted, windows);
-    out_.loop = here;
+    out_.region = here;
     return result;
   }
   /// A value's buffers as those of a tensor of another shape in which dimensions are merged: windows say which
@@ -253,7 +253,7 @@ class local_program {
     if (detail::agree(layout_of(value).placement, wanted)) return value;
     for (int v = first_variant_[value]; v >= 0; v = variants_[v].next) {
       const int made = variants_[v].value;
-      if (out_[made].type == out_[value].type && in_scope(out_[made].loop) &&
+      if (out_[made].type == out_[value].type && in_scope(out_[made].region) &&
           detail::agree(layout_of(made).placement, wanted))
         return made;
     }
@@ -263,27 +263,27 @@ class local_program {
   [[nodiscard]] constexpr int partial_variant(int value, axis_mask partial) const {
     for (int v = first_variant_[value]; v >= 0; v = variants_[v].next) {
       const int made = variants_[v].value;
-      if (in_scope(out_[made].loop) && layout_of(made).placement.unreduced == partial) return made;
+      if (in_scope(out_[made].region) && layout_of(made).placement.unreduced == partial) return made;
     }
     return value;
   }
-  [[nodiscard]] constexpr bool in_scope(int loop) const {
-    for (int l = out_.loop;; l = out_[l].loop) {
-      if (l == loop) return true;
+  [[nodiscard]] constexpr bool in_scope(int region) const {
+    for (int l = out_.region;; l = out_[l].region) {
+      if (l == region) return true;
       if (l < 0) return false;
     }
   }
 
   /// The whole program, in order.
   constexpr void finish(graph& program, list<int>& origin) {
-    if (hoisted_) loop_arrangement(out_.result(), origin_).run();
+    if (hoisted_) region_arrangement(out_.result(), origin_).run();
     program = static_cast<graph&&>(out_.result());
     origin = static_cast<list<int>&&>(origin_);
   }
   template <int Size, int Room> constexpr void save(partition_progress<Size, Room>& to) const {
     to.program = freeze_roomily<Room, Room, Room, Room>(out_.result());
     if (!to.program.fits) return;
-    to.loop = out_.loop;
+    to.region = out_.region;
     to.hoisted = hoisted_;
     // A variant stands for at least one instruction, so there is room.
     to.variant_count = variants_.size();
@@ -306,13 +306,13 @@ class local_program {
   }
 
   constexpr int made_again(int value, const sharding& wanted) {
-    const int here = out_.loop;
-    out_.loop = within_branch(out_, here, out_[value].loop);
-    hoisted_ = hoisted_ || out_.loop != here;
+    const int here = out_.region;
+    out_.region = within_branch(out_, here, out_[value].region);
+    hoisted_ = hoisted_ || out_.region != here;
     const extents shape = layout_of(value).shape;
     const instruction same = out_[value];
     const int result = append(same, shape, wanted);
-    out_.loop = here;
+    out_.region = here;
     first_variant_[value] = variants_.push_back({result, first_variant_[value]});
     return result;
   }
@@ -334,14 +334,14 @@ class local_program {
   }
   /// The same op on what each device reads through its windows.
   constexpr int padded_again(int value, const padded_value& again) {
-    const int here = out_.loop;
-    out_.loop = within_branch(out_, here, out_[value].loop);
-    hoisted_ = hoisted_ || out_.loop != here;
+    const int here = out_.region;
+    out_.region = within_branch(out_, here, out_[value].region);
+    hoisted_ = hoisted_ || out_.region != here;
     const extents shape = layout_of(value).shape;
     instruction same = out_[value];
     same.operand[0] = read_through(again.inner, again.wanted, again.windows);
     const int result = append(same, shape, again.wanted);
-    out_.loop = here;
+    out_.region = here;
     first_variant_[value] = variants_.push_back({result, first_variant_[value]});
     return result;
   }

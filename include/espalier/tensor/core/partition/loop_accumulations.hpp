@@ -61,8 +61,8 @@ class loop_accumulations {
     bool carries = false;
     bool moves = false;
     for (int id = 0; id < g.size; ++id) {
-      if (g[id].loop < 0) continue;
-      carries = carries || structure_of(g[id]) == structure::loop_carry;
+      if (g[id].region < 0) continue;
+      carries = carries || structure_of(g[id]) == structure::region_parameter;
       moves = moves || communicates(g[id]);
     }
     return carries && moves;
@@ -72,9 +72,11 @@ class loop_accumulations {
   constexpr bool run() {
     list_readers();
     // Outer loops come first: what passes through an inner one belongs to the outer.
-    for (int id = 0; id < g_.size; ++id) {
-      if (structure_of(g_[id]) != structure::loop_carry || of_[id] >= 0) continue;
-      if (may_repeat(attributes_of<loop_attributes>(g_[g_[id].loop]))) grow(id);
+    for (const region& one : region_table(g_)) {
+      if (!may_repeat(attributes_of<region_attributes>(g_[one.first]))) continue;
+      for (const int id : one.parameters) {
+        if (of_[id] < 0) grow(id);
+      }
     }
     for (bool is_stable = false; !is_stable;) {
       is_stable = true;
@@ -101,11 +103,11 @@ class loop_accumulations {
     if (op.facts.masks == masking::choice) return k > 0;
     return op.linear == linearity::joint || combines(op, found_[of_[id]].combine);
   }
-  /// Whether a loop_result is where an accumulation ends.
+  /// Whether a region_result is where an accumulation ends.
   [[nodiscard]] constexpr bool is_end(int id) const {
-    if (structure_of(g_[id]) != structure::loop_result) return false;
-    const int next = g_[id].operand[0];
-    return of_[next] >= 0 && found_[of_[next]].carry == g_[next].operand[0];
+    if (structure_of(g_[id]) != structure::region_result) return false;
+    const int next = yield_of_result(g_[id]);
+    return of_[next] >= 0 && found_[of_[next]].carry == parameter_of(g_[next]);
   }
   /// Whether a value is one that changes nothing, in every element.
   [[nodiscard]] constexpr bool is_nothing(int id) const {
@@ -171,7 +173,7 @@ class loop_accumulations {
       const op_info& op = *g_[readers_[at].id].op;
       if (combines(op, reduction::max)) return reduction::max;
       if (combines(op, reduction::min)) return reduction::min;
-      if (op.facts.part == structure::loop_carry) return combined_by(readers_[at].id);
+      if (op.facts.part == structure::region_parameter) return combined_by(readers_[at].id);
     }
     return reduction::sum;
   }
@@ -179,10 +181,11 @@ class loop_accumulations {
     const instruction& i = g_[reader];
     if (i.op->facts.looks) return true;
     switch (structure_of(i)) {
-      case structure::loop_next:
-      case structure::loop_carry: return join(reader, number);
-      case structure::loop_result: return g_[i.operand[0]].operand[0] == found_[number].carry || join(reader, number);
-      case structure::none: return i.loop == g_[value].loop && join(reader, number);
+      case structure::region_yield:
+      case structure::region_parameter: return join(reader, number);
+      case structure::region_result:
+        return parameter_of(g_[yield_of_result(i)]) == found_[number].carry || join(reader, number);
+      case structure::none: return i.region == g_[value].region && join(reader, number);
       default: return false;
     }
   }
@@ -191,7 +194,7 @@ class loop_accumulations {
     const instruction& i = g_[id];
     if (g_.annotations[g_[id].annotation].is_fixed) return false;
     const auto is_member = [&](int k) { return of_[g_.operand_at(i, k)] == number; };
-    if (structure_of(i) == structure::loop_next) return is_member(0) && is_member(1);
+    if (structure_of(i) == structure::region_yield) return is_member(0) && is_member(1);
     if (structure_of(i) != structure::none) return true;
     if (i.op->facts.moves >= 0 || is_further_result(i) || (id + 1 < g_.size && is_further_result(g_[id + 1])))
       return false;
@@ -230,7 +233,7 @@ class loop_accumulations {
     int moved = -1;
     for (int id = term; id == term || count_readers(id) == 1; id = g_[id].operand[0]) {
       const instruction& i = g_[id];
-      if (i.loop != g_[reader].loop || i.annotation < 0 || g_.annotations[g_[id].annotation].is_fixed) break;
+      if (i.region != g_[reader].region || i.annotation < 0 || g_.annotations[g_[id].annotation].is_fixed) break;
       if (i.op->facts.converts) {
         if (!is_floating(i.type) || g_.operand(id, 0).type == dtype::boolean) break;
       } else if (!may_wait(i, found_[of_[reader]].combine)) {
@@ -242,7 +245,7 @@ class loop_accumulations {
     moved_[term] = moved;
     source_[term] = g_[moved].operand[0];
     const instruction& narrowed = g_[source_[term]];
-    const bool is_for_travel = narrowed.op->facts.converts && narrowed.loop == g_[reader].loop &&
+    const bool is_for_travel = narrowed.op->facts.converts && narrowed.region == g_[reader].region &&
                                is_floating(narrowed.type) && is_floating(g_[narrowed.operand[0]].type) &&
                                count_readers(source_[term]) == 1;
     for (int id = term; id != source_[term]; id = g_[id].operand[0]) is_dropped_[id] = true;

@@ -26,7 +26,7 @@ struct location {
   int index = -1;
   std::int64_t offset = 0;
   /// Each iteration of this loop moves it by so many bytes, and the location of instruction `outer` moves it as well.
-  int loop = -1;
+  int region = -1;
   int outer = -1;
   std::int64_t stride = 0;
   /// True if the address is `stride` bytes further in every second iteration instead: in those whose number plus
@@ -42,8 +42,8 @@ struct location {
 template <class Where, class Iteration>
 [[nodiscard]] constexpr std::int64_t moved_by(const location& at, const Where& where, const Iteration& iteration) {
   std::int64_t bytes = 0;
-  for (const location* l = &at; l->loop >= 0; l = &where(l->outer)) {
-    bytes += l->stride * (l->alternates ? (iteration(l->loop) + l->phase) % 2 : iteration(l->loop));
+  for (const location* l = &at; l->region >= 0; l = &where(l->outer)) {
+    bytes += l->stride * (l->alternates ? (iteration(l->region) + l->phase) % 2 : iteration(l->region));
     if (l->outer < 0) break;
   }
   return bytes;
@@ -73,7 +73,7 @@ struct memory_outline {
   detail::list<buffer> buffers;
   /// A copy is made: true for results, carries and stacks whose value could not be computed in place.
   detail::list<bool> copied;
-  /// The results and the `loop_next`s that are copied, in an order in which none overwrites what a later one of the
+  /// The results and the `region_yield`s that are copied, in an order in which none overwrites what a later one of the
   /// same launch reads, but for those that are saved: their values go to a buffer of their own first.
   detail::list<int> copies;
   detail::list<bool> saved;

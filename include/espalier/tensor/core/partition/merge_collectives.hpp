@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/base/light_std/extremes.hpp>
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/partition/lacking.hpp>
 #include <espalier/tensor/core/partition/messages.hpp>
 #include <espalier/tensor/core/partition/partition.hpp>
@@ -35,7 +36,8 @@ class collective_merger {
         read_in_(g.size, -1),
         readers_(g.size, 0),
         is_late_(g.size, true),
-        classes_in_(g.size + 1, -1) {}
+        classes_in_(g.size + 1, -1),
+        regions_(g) {}
 
   constexpr graph run() {
     result_.code.reserve(g_.size);
@@ -100,7 +102,7 @@ class collective_merger {
 
   /// Whether it belongs to the structure of loops: its place is where it is.
   [[nodiscard]] static constexpr bool is_structure(structure role) {
-    return role >= structure::loop_begin && role != structure::loop_slice;
+    return role >= structure::region_begin && role != structure::loop_slice;
   }
 
   [[nodiscard]] constexpr bool is_small(int id) const {
@@ -146,19 +148,19 @@ class collective_merger {
       if (i.op->facts.looks) looks_.push_back(id);
       if (may_wait(id)) join_class(id);
       // What decides whether a loop goes on is read in it.
-      const int region = structure_of(i) == structure::loop_end ? i.operand[0] : i.loop;
-      if (region < 0 || reads_loop(structure_of(i))) continue;
+      const int region = reads_in(i);
+      if (region < 0 || reads_region(structure_of(i))) continue;
       for (int k = 0; k < i.operand_count; ++k) {
         const int o = g_.operand_at(i, k);
-        if (class_of_[o] < 0 || g_[o].loop == region || read_in_[o] >= 0) continue;
-        int loop = region;
-        while (g_[loop].loop != g_[o].loop) loop = g_[loop].loop;
-        read_in_[o] = loop;
+        if (class_of_[o] < 0 || g_[o].region == region || read_in_[o] >= 0) continue;
+        int reader = region;
+        while (g_[reader].region != g_[o].region) reader = g_[reader].region;
+        read_in_[o] = reader;
       }
     }
   }
   constexpr void join_class(int id) {
-    int& head = classes_in_[g_[id].loop + 1];
+    int& head = classes_in_[g_[id].region + 1];
     int found = head;
     while (found >= 0 && !are_alike(classes_[found].last, id)) found = classes_[found].sibling;
     if (found < 0) {
@@ -179,11 +181,11 @@ class collective_merger {
     for (int id = g_.size - 1; id >= 0; --id) {
       const instruction& i = g_[id];
       bool& late = is_late_[id];
-      if (structure_of(i) == structure::result || (i.op->facts.looks && i.loop < 0)) {
+      if (structure_of(i) == structure::result || (i.op->facts.looks && i.region < 0)) {
         late = false;
         continue;
       }
-      late = late && i.loop < 0 && !is_structure(structure_of(i));
+      late = late && i.region < 0 && !is_structure(structure_of(i));
       for (int k = 0; late && k < i.operand_count; ++k) {
         late = g_.operand(id, k).op->fuse == fusion::source || is_small(g_.operand_at(i, k));
       }
@@ -206,39 +208,33 @@ class collective_merger {
 
   constexpr void visit(int id) {
     const instruction& i = g_[id];
-    if (structure_of(i) == structure::result || i.op->facts.looks) return;
-    if (structure_of(i) == structure::loop_next) {
-      // They stay together at the end of the body, after every collective that one of them needs.
-      passed_on_.push_back(id);
-      return;
-    }
+    const structure part = structure_of(i);
+    // Yields stay together at the end of the body, after every collective that one of them needs.
+    if (part == structure::result || part == structure::region_yield || i.op->facts.looks) return;
     for (int k = 0; k < i.operand_count; ++k) need(g_.operand_at(i, k));
-    if (structure_of(i) == structure::loop_begin) {
-      for (int c = classes_in_[i.loop + 1]; c >= 0; c = classes_[c].sibling) {
+    if (part == structure::region_begin) {
+      for (int c = classes_in_[i.region + 1]; c >= 0; c = classes_[c].sibling) {
         if (is_read_in(classes_[c], id)) close(c);
       }
-    } else if (structure_of(i) == structure::loop_end) {
-      const int begin = i.operand[0];
-      close_all(begin);
-      int first = passed_on_.size();
-      while (first > 0 && g_[passed_on_[first - 1]].loop == begin) --first;
+    } else if (part == structure::region_end) {
+      const region& ended = regions_.beginning_at(ended_by(i));
+      close_all(ended.first);
       look();
-      open_loop_ = g_[begin].loop;
-      for (int n = first; n < passed_on_.size(); ++n) place(passed_on_[n]);
-      passed_on_.resize(first);
+      open_region_ = ended.parent;
+      for (const int yield : ended.yields) place(yield);
     }
     if (class_of_[id] < 0) {
       place(id);
-      if (structure_of(i) == structure::loop_begin) open_loop_ = id;
+      if (part == structure::region_begin) open_region_ = id;
     } else {
       if (!has_room(classes_[class_of_[id]], id)) close(class_of_[id]);
       join(id);
     }
   }
 
-  [[nodiscard]] constexpr bool is_read_in(const alike& one, int loop) const {
+  [[nodiscard]] constexpr bool is_read_in(const alike& one, int region) const {
     for (int id = one.member; id >= 0; id = next_member_[id]) {
-      if (read_in_[id] == loop) return true;
+      if (read_in_[id] == region) return true;
     }
     return false;
   }
@@ -256,8 +252,8 @@ class collective_merger {
     --joined.to_come;
     number_[id] = waiting;
   }
-  constexpr void close_all(int loop) {
-    for (int c = classes_in_[loop + 1]; c >= 0; c = classes_[c].sibling) close(c);
+  constexpr void close_all(int region) {
+    for (int c = classes_in_[region + 1]; c >= 0; c = classes_[c].sibling) close(c);
   }
 
   constexpr void close(int c) {
@@ -310,7 +306,7 @@ class collective_merger {
     bool possible = gather(g_[id]);
     for (int n = 0; possible && n < gathered_.size(); ++n) {
       const instruction& i = g_[gathered_[n]];
-      possible = i.loop == g_[id].loop && !is_structure(structure_of(i)) && collective_index(i.op) < 0 &&
+      possible = i.region == g_[id].region && !is_structure(structure_of(i)) && collective_index(i.op) < 0 &&
                  !is_further_result(i) && further_results(g_.code, g_.size, gathered_[n]) == 0 &&
                  (is_small(gathered_[n]) || is_easy(i)) && gather(i);
     }
@@ -376,14 +372,14 @@ class collective_merger {
     for (int k = 0; k < i.operand_count; ++k) {
       i.operand_at(k, result_.further.data()) = number_[g_.operand_at(g_[id], k)];
     }
-    if (i.loop >= 0) i.loop = number_[i.loop];
+    if (i.region >= 0) i.region = number_[i.region];
     return i;
   }
   /// Places what looks at values of the open loop that are there by now: as early as can be, but nothing else moves.
   constexpr void look() {
     int left = 0;
     for (const int id : looks_) {
-      if (g_[id].loop == open_loop_ && number_[g_[id].operand[0]] >= 0) {
+      if (g_[id].region == open_region_ && number_[g_[id].operand[0]] >= 0) {
         place(id);
       } else {
         looks_[left++] = id;
@@ -411,12 +407,11 @@ class collective_merger {
   list<alike> classes_;
   /// One of the classes in each loop; the outside of all loops is first.
   list<int> classes_in_;
-  /// The `loop_next`s of all open loops.
-  list<int> passed_on_;
+  region_table regions_;
   list<int> gathered_;
   /// The instructions that look at values and have no place yet, and the innermost open loop.
   list<int> looks_;
-  int open_loop_ = -1;
+  int open_region_ = -1;
   graph result_;
 };
 

@@ -30,9 +30,9 @@ namespace espalier::detail {
   for (int part = id; part < id + travelling_together(g.code, g.size, id); ++part)
     bytes += g[part].shape.elements() * size_of(g[part].type);
   const instruction& row = g.operand(id, 1);
-  const bool takes_turns = structure_of(row) == structure::loop_slice && row.loop == g[id].loop &&
+  const bool takes_turns = structure_of(row) == structure::loop_slice && row.region == g[id].region &&
                            g[row.operand[0]].op->facts.values == pattern::index &&
-                           attributes_of<loop_attributes>(g[row.loop]).iterations == devices * owners.rows;
+                           attributes_of<region_attributes>(g[row.region]).iterations == devices * owners.rows;
   return takes_turns ? ceil_div(bytes * (devices - 1), devices) : bytes;
 }
 

@@ -70,7 +70,7 @@ class open_sums {
       if (traced_.readers[id] != 1 || g_[id].label != nullptr) return false;
       const int reader = traced_.last_reader[id];
       const instruction& i = g_[reader];
-      if (i.loop != g_[id].loop || structure_of(i) != structure::none || requests_of(i) != layout_request::none)
+      if (i.region != g_[id].region || structure_of(i) != structure::none || requests_of(i) != layout_request::none)
         return false;
       if (adds(i)) {
         const int other = i.operand[0] == id ? i.operand[1] : i.operand[0];

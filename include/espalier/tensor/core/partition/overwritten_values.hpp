@@ -14,12 +14,11 @@ class overwritten_values {
  public:
   constexpr overwritten_values(const scheduled_program& program, const shared_buffers& buffers)
       : g_(program.g), s_(program.s), buffers_(buffers) {
-    for (int id = 0; id < g_.size; ++id) {
-      const bool is_branch =
-          structure_of(g_[id]) == structure::loop_begin && region_kind_of(g_[id]) == region_kind::branch;
-      overwrites_ = overwrites_ || g_[id].op->facts.overwrites >= 0 || is_branch;
-      has_carries_ = has_carries_ || structure_of(g_[id]) == structure::loop_carry;
+    for (const region& one : program.regions) {
+      overwrites_ = overwrites_ || one.kind == region_kind::branch;
+      has_carries_ = has_carries_ || !one.parameters.empty();
     }
+    for (int id = 0; id < g_.size; ++id) overwrites_ = overwrites_ || g_[id].op->facts.overwrites >= 0;
     if (overwrites_ || has_carries_) find(program);
   }
 
@@ -30,21 +29,21 @@ class overwritten_values {
   /// from.
   [[nodiscard]] constexpr bool starts_in_place(int carry) const {
     const instruction& i = g_[carry];
-    return takes_over(i.operand[0], g_[i.loop].loop, s_.launch_of[i.loop]) &&
-           home_[buffers_.root[i.operand[0]]] != i.loop;
+    return takes_over(i.operand[0], g_[i.region].region, s_.launch_of[i.region]) &&
+           home_[buffers_.root[i.operand[0]]] != i.region;
   }
   /// Whether instruction `id` may be computed in the operand that its operator overwrites.
   [[nodiscard]] constexpr bool is_last_reader(int id) const {
     const instruction& i = g_[id];
     const int overwritten = g_.operand_at(i, i.op->facts.overwrites);
-    if (!takes_over(overwritten, i.loop, s_.launch_of[id])) return false;
+    if (!takes_over(overwritten, i.region, s_.launch_of[id])) return false;
     for (int k = 0; k < i.operand_count; ++k) {
       if (k != i.op->facts.overwrites && buffers_.root[g_.operand_at(i, k)] == buffers_.root[overwritten]) return false;
     }
     return true;
   }
   /// The buffer of the root may change in the iterations of this loop.
-  constexpr void changes_in(int root, int loop) { home_[root] = loop; }
+  constexpr void changes_in(int root, int region) { home_[root] = region; }
 
  private:
   constexpr void find(const scheduled_program& program) {
@@ -55,28 +54,28 @@ class overwritten_values {
       const instruction& i = g_[id];
       program.for_each_read(id, [&](int value, int /*reader*/, int at) {
         // A carry that is passed on is named, not read.
-        if (structure_of(i) == structure::loop_next && value == i.operand[0] && value != i.operand[1]) return;
+        if (structure_of(i) == structure::region_yield && value == parameter_of(i) && value != yielded_by(i)) return;
         for (;; value = g_[value].operand[0]) {
           if (last_read_[value] < at) last_read_[value] = at;
           const bool is_shifted = g_[value].op->shifts != nullptr && s_.launch_of[value] < 0;
           if (g_[value].op->fuse != fusion::broadcast && !is_shifted) return;
         }
       });
-      home_[id] = i.loop;
+      home_[id] = i.region;
       if (structure_of(i) == structure::result && i.operand_count == 2) donated_[i.operand[1]] = true;
     }
   }
 
   /// Whether the buffer of `value` may hold something else from launch `at` on, in the loop `loop`: nothing in it is
   /// read later, neither in this iteration nor in the next one, and it is none that the caller keeps.
-  constexpr bool takes_over(int value, int loop, int at) const {
+  constexpr bool takes_over(int value, int region, int at) const {
     if (!overwrites_) return false;
     const int root = buffers_.root[value];
     if (root < 0 || bytes_of(g_[root]) != bytes_of(g_[value])) return false;
     if (structure_of(g_[root]) == structure::argument && !donated_[root]) return false;
     int home = home_[root];
-    while (home >= 0 && home != loop) home = g_[home].loop;
-    if (home != loop || last_read_[root] > at) return false;
+    while (home >= 0 && home != region) home = g_[home].region;
+    if (home != region || last_read_[root] > at) return false;
     for (int other = buffers_.sharer[root]; other >= 0; other = buffers_.next_sharer[other]) {
       if (last_read_[other] > at) return false;
     }

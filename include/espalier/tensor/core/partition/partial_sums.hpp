@@ -55,8 +55,8 @@ class partial_sums {
     // Stacked, terms would take as much memory as the sums that are to be split over their devices.
     if (structure_of(g_[reader]) == structure::loop_stack) return (of_[id].tiled() & partial) == 0;
     // A partial never goes into a loop, where it would be reduced in every iteration; but it may go out of one.
-    return g_[reader].loop == g_[id].loop || structure_of(g_[reader]) == structure::loop_sum ||
-           structure_of(g_[reader]) == structure::loop_carry;
+    return g_[reader].region == g_[id].region || structure_of(g_[reader]) == structure::loop_sum ||
+           structure_of(g_[reader]) == structure::region_parameter;
   }
 
   /// The axes over which operands of an instruction are partials.
@@ -97,7 +97,7 @@ class partial_sums {
       for (int k = 0; k < i.operand_count; ++k) {
         if (g_.operand_at(i, k) != id) continue;
         const bool computes = structure_of(i) == structure::none && requests_of(i) == layout_request::none;
-        if (!computes || i.loop != g_[id].loop || i.op->factors == nullptr) return of_[id];
+        if (!computes || i.region != g_[id].region || i.op->factors == nullptr) return of_[id];
         const sharding layout = layout_for_reader(reader, k, held);
         if (!is_first && !layout.same_layout(common)) return of_[id];
         common = layout;
@@ -199,7 +199,7 @@ class partial_sums {
       seen.push_back(sum.id);
       const instruction& i = g_[sum.id];
       if (structure_of(i) == structure::loop_sum) {
-        sum.times *= attributes_of<loop_attributes>(g_[g_[i.operand[0]].loop]).iterations;
+        sum.times *= attributes_of<region_attributes>(g_[g_[i.operand[0]].region]).iterations;
       }
       const int terms = i.op->linear == linearity::joint ? i.operand_count : 1;
       for (int k = 0; k < terms; ++k) {
@@ -242,9 +242,9 @@ class partial_sums {
   /// True if a partial can pass from a value through one of its readers.
   [[nodiscard]] constexpr bool passes_on(int id, int reader) const {
     const instruction& i = g_[reader];
-    if (i.loop != g_[id].loop && structure_of(i) != structure::loop_sum) return false;
+    if (i.region != g_[id].region && structure_of(i) != structure::loop_sum) return false;
     if (structure_of(i) == structure::result || structure_of(i) == structure::loop_stack ||
-        structure_of(i) == structure::loop_carry)
+        structure_of(i) == structure::region_parameter)
       return false;
     return i.op->linear == linearity::joint || (i.op->linear == linearity::first && i.operand[0] == id);
   }
@@ -268,7 +268,7 @@ class partial_sums {
         const int operand = device_.program.operand_at(source, k);
         if (device_.program[operand].op->fuse != fusion::source && operand > latest) latest = operand;
       }
-      if (latest < 0 || device_.program[latest].loop != source.loop) return false;
+      if (latest < 0 || device_.program[latest].region != source.region) return false;
       value = latest;
     }
     return false;

@@ -5,11 +5,11 @@
 #include <espalier/tensor/core/graph/factor_axes.hpp>
 #include <espalier/tensor/core/ops/convert.hpp>
 #include <espalier/tensor/core/partition/factor_choice.hpp>
-#include <espalier/tensor/core/partition/loop_borders.hpp>
 #include <espalier/tensor/core/partition/op_lowering.hpp>
 #include <espalier/tensor/core/partition/open_sums.hpp>
 #include <espalier/tensor/core/partition/partial_sums.hpp>
 #include <espalier/tensor/core/partition/partition_progress.hpp>
+#include <espalier/tensor/core/partition/region_borders.hpp>
 
 #include <cstdint>
 #include <limits>
@@ -76,7 +76,7 @@ class partitioner {
     const instruction& i = g_[id];
     device_.program.stems_from(id, i.where);
     const structure role = structure_of(i);
-    if (!reads_loop(role)) leave_branches(i);
+    if (!reads_region(role)) leave_branches(i);
     if (role == structure::argument) {
       device_.value[id] = device_.program.append(i, i.shape, of_[id]);
     } else if (role == structure::result) {
@@ -102,8 +102,8 @@ class partitioner {
       const int operand = g_.operand_at(i, k);
       const int terms = device_.terms[operand];
       if (terms < 0 || terms == device_.value[operand]) continue;
-      if (!device_.program.in_scope(device_.program[device_.value[operand]].loop) &&
-          device_.program.in_scope(device_.program[terms].loop)) {
+      if (!device_.program.in_scope(device_.program[device_.value[operand]].region) &&
+          device_.program.in_scope(device_.program[terms].region)) {
         device_.value[operand] = terms;
       }
     }
@@ -128,7 +128,7 @@ class partitioner {
     const int operand = g_[id].operand[0];
     int value = device_.value[operand];
     if (of_[id].unreduced != 0) {
-      if (device_.terms[operand] >= 0 && device_.program.in_scope(device_.program[device_.terms[operand]].loop))
+      if (device_.terms[operand] >= 0 && device_.program.in_scope(device_.program[device_.terms[operand]].region))
         value = device_.terms[operand];
       if ((of_[id].unreduced & ~device_.layout_of(value).placement.unreduced) != 0) {
         fail(partition_fault::no_partial_sum, id);
@@ -147,13 +147,13 @@ class partitioner {
     // What a loop adds up may be reduced after it, unless the user laid it out in the loop.
     const bool is_users_own =
         requests_of(g_[id]) == layout_request::annotation && !attributes_of<annotation_attributes>(g_[id]).of_gradient;
-    if (is_users_own && device_.program.loop() >= 0) device_.program.fix_layout(value);
+    if (is_users_own && device_.program.region() >= 0) device_.program.fix_layout(value);
     return value;
   }
 
   /// A loop collects what it computes itself: a value from outside becomes one of the loop.
   constexpr int owned(int id, int value) {
-    if (device_.program[value].loop == device_.program.loop() || traced_.readers[id] == 0 ||
+    if (device_.program[value].region == device_.program.region() || traced_.readers[id] == 0 ||
         !collects(traced_.last_reader[id]))
       return value;
     return device_.program.copy_of(value);
@@ -366,7 +366,7 @@ class partitioner {
   device_values device_;
   partial_sums sums_{traced_, device_};
   open_sums open_{traced_, device_};
-  loop_borders loops_{traced_, device_, sums_};
+  region_borders loops_{traced_, device_, sums_};
   /// The operands of the op that is being visited, on the device.
   list<int> operands_;
   partition_fault fault_ = partition_fault::nothing;

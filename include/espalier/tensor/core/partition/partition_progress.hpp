@@ -50,7 +50,7 @@ template <int Size, int Room> struct partition_progress {
   int terms[size]{};
   open_sum open[most_open_sums]{};
   int open_count = 0;
-  int loop = -1;
+  int region = -1;
   bool hoisted = false;
   partition_fault fault = partition_fault::nothing;
   int fault_at = -1;

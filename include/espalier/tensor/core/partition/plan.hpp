@@ -70,8 +70,8 @@ namespace detail {
 /// Returns how often each instruction runs: the product of the lengths of its loops.
 [[nodiscard]] constexpr std::int64_t repetitions(graph_view g, int id) {
   std::int64_t count = 1;
-  for (int loop = g[id].loop; loop >= 0; loop = g[loop].loop) {
-    count *= attributes_of<loop_attributes>(g[loop]).iterations;
+  for (int region = g[id].region; region >= 0; region = g[region].region) {
+    count *= attributes_of<region_attributes>(g[region]).iterations;
   }
   return count;
 }
@@ -84,7 +84,7 @@ class run_total {
   constexpr explicit run_total(graph_view g) : g_(g) {}
 
   constexpr void add(int id, std::int64_t amount) {
-    const int branch = add_outside(g_[id].loop, amount);
+    const int branch = add_outside(g_[id].region, amount);
     if (branch < 0) return;
     in_branch_.resize(g_.size, 0);
     in_branch_[branch] += amount_;
@@ -93,7 +93,7 @@ class run_total {
     // The regions in a branch come after its beginning, and so do all other branches of the first one's value.
     for (int id = in_branch_.size() - 1; id >= 0; --id) {
       if (!is_first(id)) continue;
-      const int branch = add_outside(g_[id].loop, largest(id));
+      const int branch = add_outside(g_[id].region, largest(id));
       if (branch >= 0) in_branch_[branch] += amount_;
     }
     in_branch_.clear();
@@ -101,21 +101,21 @@ class run_total {
   }
 
  private:
-  /// Adds an amount of region `region` if no branch is around it; else returns the innermost, in which it is `amount_`.
-  constexpr int add_outside(int region, std::int64_t amount) {
+  /// Adds an amount of region `inside` if no branch is around it; else returns the innermost, in which it is `amount_`.
+  constexpr int add_outside(int inside, std::int64_t amount) {
     amount_ = amount;
-    for (int loop = region; loop >= 0; loop = g_[loop].loop) {
-      if (region_kind_of(g_[loop]) == region_kind::branch) return loop;
-      amount_ *= attributes_of<loop_attributes>(g_[loop]).iterations;
+    for (int region = inside; region >= 0; region = g_[region].region) {
+      if (region_kind_of(g_[region]) == region_kind::branch) return region;
+      amount_ *= attributes_of<region_attributes>(g_[region]).iterations;
     }
     total_ += amount_;
     return -1;
   }
   [[nodiscard]] constexpr bool is_branch(int id) const {
-    return structure_of(g_[id]) == structure::loop_begin && region_kind_of(g_[id]) == region_kind::branch;
+    return structure_of(g_[id]) == structure::region_begin && region_kind_of(g_[id]) == region_kind::branch;
   }
   [[nodiscard]] constexpr bool reads_alike(int a, int b) const {
-    return g_[a].operand[0] == g_[b].operand[0] && g_[a].loop == g_[b].loop;
+    return g_[a].operand[0] == g_[b].operand[0] && g_[a].region == g_[b].region;
   }
   [[nodiscard]] constexpr bool is_first(int id) const {
     if (!is_branch(id)) return false;
@@ -143,7 +143,7 @@ class run_total {
   graph_view g_;
   std::int64_t total_ = 0;
   std::int64_t amount_ = 0;
-  /// By `loop_begin`; empty as long as no branch takes anything.
+  /// By `region_begin`; empty as long as no branch takes anything.
   list<std::int64_t> in_branch_;
 };
 

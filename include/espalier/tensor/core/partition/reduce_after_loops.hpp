@@ -24,7 +24,7 @@ class reduction_after_loops {
         replace(id);
         continue;
       }
-      if (structure_of(g_[id]) == structure::loop_begin) start(id);
+      if (structure_of(g_[id]) == structure::region_begin) start(id);
       if (all_.of(id) >= 0) {
         accumulate(id);
       } else if (all_.is_end(id)) {
@@ -52,11 +52,7 @@ class reduction_after_loops {
   /// An instruction as it is, with the values that its operands are by now.
   [[nodiscard]] constexpr instruction renumbered(int id) {
     instruction i = g_[id];
-    for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = i.operand_at(k, result_.further.data());
-      operand = number_[operand];
-    }
-    if (i.loop >= 0) i.loop = number_[i.loop];
+    renumber(i, number_, result_.further.data());
     return i;
   }
   constexpr void copy(int id) {
@@ -80,17 +76,17 @@ class reduction_after_loops {
   // --- new instructions ---------------------------------------------------------------------------------------------
 
   /// Where new instructions stem from, and the loop that they are in.
-  constexpr void stems_from(int id, int loop) {
+  constexpr void stems_from(int id, int region) {
     origin_ = g_[id].origin;
     where_ = g_[id].where;
-    loop_ = loop;
+    region_ = region;
   }
   constexpr int append(instruction made, const extents& shape, const sharding& placement) {
     made.shape = local_shape(mesh_, shape, placement);
     made.annotation = result_.annotations.push_back({shape, placement});
     made.origin = origin_;
     made.where = where_;
-    made.loop = loop_;
+    made.region = region_;
     return result_.code.push_back(made);
   }
   [[nodiscard]] constexpr layout made_layout(int value) const {
@@ -173,15 +169,15 @@ class reduction_after_loops {
   // --- accumulations ------------------------------------------------------------------------------------------------
 
   /// Before a loop: what its accumulations start with.
-  constexpr void start(int loop) {
-    if (!is_past_first_loop_) find_first_devices(loop);
+  constexpr void start(int region) {
+    if (!is_past_first_loop_) find_first_devices(region);
     is_past_first_loop_ = true;
     for (const accumulation& one : all_.found()) {
       const int id = one.carry;
-      if (id < 0 || g_[id].loop != loop) continue;
+      if (id < 0 || g_[id].region != region) continue;
       const int init = g_[id].operand[0];
       const dtype type = accumulating(g_[id].type, one.combine);
-      stems_from(id, g_[loop].loop < 0 ? -1 : number_[g_[loop].loop]);
+      stems_from(id, g_[region].region < 0 ? -1 : number_[g_[region].region]);
       started_.resize(g_.size, -1);
       // One in another layout starts with nothing, and what it starts with is added in the end.
       const bool is_empty = one.combine == reduction::sum && (one.is_laid_out_anew || all_.is_nothing(init));
@@ -193,7 +189,7 @@ class reduction_after_loops {
   constexpr void accumulate(int id) {
     const accumulation one = accumulation_of(id);
     instruction i = g_[id];
-    stems_from(id, i.loop < 0 ? -1 : number_[i.loop]);
+    stems_from(id, i.region < 0 ? -1 : number_[i.region]);
     for (int k = 0; k < i.operand_count; ++k) {
       const int operand = g_.operand_at(i, k);
       int value = number_[operand];
@@ -210,7 +206,7 @@ class reduction_after_loops {
       }
       i.operand_at(k, result_.further.data()) = value;
     }
-    i.loop = loop_;
+    i.region = region_;
     i.type = accumulating(i.type, one.combine);
     const layout whole = layout_of(id);
     const sharding placement = layout_in(one, whole.placement);
@@ -223,14 +219,14 @@ class reduction_after_loops {
     const accumulation one = accumulation_of(g_[id].operand[0]);
     const layout whole = layout_of(id);
     instruction end = renumbered(id);
-    const int loop = end.loop;
-    stems_from(id, loop);
+    const int region = end.region;
+    stems_from(id, region);
     end.type = accumulating(end.type, one.combine);
     const char* const label = end.label;
     end.label = nullptr;
     int value = append(end, whole.shape, layout_in(one, whole.placement));
     const dtype type = result_.code[value].type;
-    stems_from(one.moved, loop);
+    stems_from(one.moved, region);
     if (is_floating(type) && size_of(one.sent) < size_of(type)) value = converted(value, one.sent);
     const reshard_plan plan = plan_reshard(mesh_, whole.shape, result_.code[value].type, made_layout(value).placement,
                                            whole.placement, collective_latency);
@@ -262,7 +258,7 @@ class reduction_after_loops {
   bool is_past_first_loop_ = false;
   int origin_ = -1;
   source_line where_;
-  int loop_ = -1;
+  int region_ = -1;
 };
 
 }  // namespace detail

@@ -56,7 +56,7 @@ class row_region_finder {
   [[nodiscard]] constexpr bool ends_at(int u) const {
     const instruction& i = g_[instruction_of(u)];
     if (s_.launches[u].region_end >= 0) return true;
-    return marks_loop(structure_of(i)) || structure_of(i) == structure::result || i.op->facts.overwrites >= 0;
+    return marks_region(structure_of(i)) || structure_of(i) == structure::result || i.op->facts.overwrites >= 0;
   }
 
   constexpr void try_from(int first) {

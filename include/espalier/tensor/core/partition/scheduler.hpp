@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/partition/schedule.hpp>
 #include <espalier/tensor/core/partition/shifted_rows.hpp>
@@ -211,8 +212,8 @@ class scheduler {
     // Carries are passed on when the body is complete, and results handed out when the program is: all at once, since
     // one may be what another one is about to overwrite.
     const structure role = structure_of(i);
-    if (role == structure::loop_next || role == structure::result || is_made_before(i)) return;
-    if (marks_loop(role)) {
+    if (role == structure::region_yield || role == structure::result || is_made_before(i)) return;
+    if (marks_region(role)) {
       close_all();
       single(id);
     } else if (is_virtual(id)) {
@@ -263,14 +264,10 @@ class scheduler {
     }
     if (made.count > 0) result_.launches.push_back(made);
   }
-  /// A carry is passed on in the launch that ends its loop.
+  /// What a region yields is passed on in the launch that ends it.
   constexpr void find_last_launches() {
-    list<int> last(g_.size, -1);
-    for (int id = 0; id < g_.size; ++id) {
-      if (structure_of(g_[id]) == structure::loop_end) last[g_[id].operand[0]] = result_.launch_of[id];
-    }
-    for (int id = 0; id < g_.size; ++id) {
-      if (structure_of(g_[id]) == structure::loop_next) result_.launch_of[id] = last[g_[id].loop];
+    for (const region& one : region_table(g_)) {
+      for (const int yield : one.yields) result_.launch_of[yield] = result_.launch_of[one.last];
     }
   }
 

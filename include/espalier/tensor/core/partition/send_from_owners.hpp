@@ -74,7 +74,7 @@ class owner_sending {
     const instruction& i = g[id];
     if (i.op != &ops::slice || i.shape[attributes_of<slice_attributes>(i).dim] != 1) return false;
     const instruction& from = g[i.operand[0]];
-    return is_collective(from.op, collective::exchange) && reads_windows(from) && from.loop == i.loop;
+    return is_collective(from.op, collective::exchange) && reads_windows(from) && from.region == i.region;
   }
 
   [[nodiscard]] constexpr const layout& layout_of(int id) const { return g_.annotations[g_[id].annotation]; }
@@ -87,7 +87,7 @@ class owner_sending {
     for (int next = from; next >= 0; next = computed_from(from, axes_of(id))) from = next;
     const instruction& i = g_[from];
     const int dim = i.op->facts.row_of == nullptr ? -1 : i.op->facts.row_of(g_.view(from));
-    if (dim < 0 || i.loop != g_[id].loop || layout_of(from).placement.unreduced != axes_of(id)) return {};
+    if (dim < 0 || i.region != g_[id].region || layout_of(from).placement.unreduced != axes_of(id)) return {};
     const dtype type = g_[i.operand[1]].type;
     const row found{i.operand[0], dim, i.operand[1], 0, axes_of(id)};
     return (type == dtype::i32 || type == dtype::i64) && is_owned(found, axes_of(id)) && is_even(id) ? found : row{};
@@ -101,7 +101,7 @@ class owner_sending {
     for (int k = 0; k < i.operand_count; ++k) {
       const int operand = g_.operand_at(i, k);
       if (layout_of(operand).placement.unreduced == 0) continue;
-      if (partial >= 0 || layout_of(operand).placement.unreduced != axes || g_[operand].loop != i.loop) return -1;
+      if (partial >= 0 || layout_of(operand).placement.unreduced != axes || g_[operand].region != i.region) return -1;
       partial = operand;
     }
     return partial;
@@ -110,7 +110,7 @@ class owner_sending {
   [[nodiscard]] constexpr bool pays(int id, const list<row>& rows) const {
     if (g_[id].shape.elements() * size_of(g_[id].type) > collective_latency) return true;
     for (int other = 0; other < g_.size; ++other) {
-      const bool may_join = g_[other].loop == g_[id].loop && is_collective(g_[other].op, collective::all_reduce) &&
+      const bool may_join = g_[other].region == g_[id].region && is_collective(g_[other].op, collective::all_reduce) &&
                             axes_of(other) == axes_of(id) && size_of(g_[other].type) == size_of(g_[id].type);
       if (may_join && (rows[other].source < 0 || rows[other].number != rows[id].number)) return false;
     }
@@ -121,7 +121,7 @@ class owner_sending {
   /// the devices.
   [[nodiscard]] constexpr row cut_row(int id, int cut, int moves) const {
     const instruction& i = g_[cut];
-    if (g_[moves].op->facts.travels_along || i.op != &ops::slice || i.loop != g_[id].loop) return {};
+    if (g_[moves].op->facts.travels_along || i.op != &ops::slice || i.region != g_[id].region) return {};
     const auto slice = attributes_of<slice_attributes>(i);
     if (layout_of(cut).shape[slice.dim] != 1) return {};
     int from = i.operand[0];
@@ -170,11 +170,7 @@ class owner_sending {
 
   [[nodiscard]] constexpr instruction renumbered(int id) {
     instruction i = g_[id];
-    for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = i.operand_at(k, result_.further.data());
-      operand = number_[operand];
-    }
-    if (i.loop >= 0) i.loop = number_[i.loop];
+    renumber(i, number_, result_.further.data());
     return i;
   }
   constexpr int append_at(int id, instruction made, const extents& shape, const sharding& placement) {
@@ -182,7 +178,7 @@ class owner_sending {
     made.annotation = result_.annotations.push_back({shape, placement});
     made.origin = g_[id].origin;
     made.where = g_[id].where;
-    made.loop = g_[id].loop < 0 ? -1 : number_[g_[id].loop];
+    made.region = g_[id].region < 0 ? -1 : number_[g_[id].region];
     return result_.code.push_back(made);
   }
   constexpr void send(int id, const row& one) {

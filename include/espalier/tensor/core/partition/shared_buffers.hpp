@@ -29,15 +29,15 @@ struct shared_buffers {
     sharer[owner] = id;
   }
   /// Each iteration of `loop` has its own slice, of so many bytes, of the value whose buffer `id` shares.
-  constexpr void slice(int id, int of, int loop, std::int64_t bytes) {
+  constexpr void slice(int id, int of, int region, std::int64_t bytes) {
     location& where = within[id];
-    where.outer = where.loop >= 0 ? of : -1;
-    where.loop = loop;
+    where.outer = where.region >= 0 ? of : -1;
+    where.region = region;
     where.stride = bytes;
   }
   /// Whether the value is in the arena, at an address that no loop moves.
   [[nodiscard]] constexpr bool is_plain(int value) const {
-    return within[value].space == memory_space::arena && within[value].loop < 0;
+    return within[value].space == memory_space::arena && within[value].region < 0;
   }
 
   /// See `memory_outline`.

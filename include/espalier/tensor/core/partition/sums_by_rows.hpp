@@ -26,7 +26,7 @@ inline constexpr std::int64_t least_columns_by_rows = 64;
   const std::int64_t columns = shape[shape.rank - 1];
   if (columns < least_columns_by_rows || shape.elements() < 2 * columns) return false;
   if (kind == reduction::prod && is_for_storage(i.type)) return false;
-  return from.op->fuse == fusion::elementwise && from.loop == i.loop;
+  return from.op->fuse == fusion::elementwise && from.region == i.region;
 }
 
 }  // namespace detail
@@ -46,11 +46,7 @@ constexpr void reduce_by_rows(graph& g) {
   detail::list<int> number(from.size, -1);
   for (int id = 0; id < from.size; ++id) {
     instruction i = from[id];
-    for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = i.operand_at(k, made.further.data());
-      operand = number[operand];
-    }
-    if (i.loop >= 0) i.loop = number[i.loop];
+    renumber(i, number, made.further.data());
     if (detail::reduces_by_rows(from, id)) {
       const extents& shape = from.operand(id, 0).shape;
       const auto [dims, kind] = attributes_of<reduction_attributes>(i);

@@ -29,9 +29,9 @@ struct annotation_count {
 [[nodiscard]] constexpr bool is_tensor(const instruction& i) {
   switch (structure_of(i)) {
     case structure::result:
-    case structure::loop_begin:
-    case structure::loop_next:
-    case structure::loop_end: return false;
+    case structure::region_begin:
+    case structure::region_yield:
+    case structure::region_end: return false;
     default: return requests_of(i) == layout_request::none && !i.op->facts.looks;
   }
 }

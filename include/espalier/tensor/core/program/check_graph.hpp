@@ -42,13 +42,13 @@ namespace detail {
 class graph_check {
  public:
   graph_check(const mesh_shape& mesh, graph_view g, graph_stage stage, std::string_view pass)
-      : mesh_(mesh), g_(g), stage_(stage), pass_(pass), next_of_(static_cast<std::size_t>(g.size), -1) {}
+      : mesh_(mesh), g_(g), stage_(stage), pass_(pass) {}
 
   void run() {
     for (id_ = 0; id_ < g_.size; ++id_) {
       check_operands();
       check_place();
-      check_loop();
+      check_region();
       check_further_result();
       check_border();
       check_layout();
@@ -56,12 +56,9 @@ class graph_check {
     }
     if (!open_.empty()) {
       id_ = open_.back();
-      fail("no loop_end closes it");
+      fail("no region_end closes it");
     }
-    for (id_ = 0; id_ < g_.size; ++id_) {
-      if (structure_of(self()) == structure::loop_carry && next_of_[static_cast<std::size_t>(id_)] < 0)
-        fail("no loop_next of its loop says what the next iteration gets");
-    }
+    check_yields();
   }
 
  private:
@@ -99,12 +96,12 @@ class graph_check {
       require(in_scope(g_.operand_at(self(), k)), "an operand is computed in a loop that it is not in");
   }
   [[nodiscard]] bool in_scope(int operand) const {
-    if (reads_loop(structure_of(self()))) return true;
-    const bool ends = structure_of(self()) == structure::loop_end;
+    if (reads_region(structure_of(self()))) return true;
+    const bool ends = structure_of(self()) == structure::region_end;
     if (ends && operand == self().operand[0]) return true;
     // What decides whether a loop goes on is computed in it.
-    for (int l = ends ? self().operand[0] : self().loop; l < id_; l = g_[l].loop) {
-      if (l == g_[operand].loop) return true;
+    for (int l = ends ? self().operand[0] : self().region; l < id_; l = g_[l].region) {
+      if (l == g_[operand].region) return true;
       if (l < 0) return false;
     }
     return false;
@@ -112,61 +109,61 @@ class graph_check {
 
   /// The loop that it names is the one that it is in.
   void check_place() {
-    if (structure_of(self()) == structure::loop_end) {
+    if (structure_of(self()) == structure::region_end) {
       require(!open_.empty() && self().operand[0] == open_.back(), "it does not end the innermost open loop");
       open_.pop_back();
     }
-    const bool is_in_place = self().loop == innermost() || (stage_ == graph_stage::traced && may_move());
+    const bool is_in_place = self().region == innermost() || (stage_ == graph_stage::traced && may_move());
     require(is_in_place, "its loop is not the one that it is in");
-    if (structure_of(self()) == structure::loop_begin) open_.push_back(id_);
+    if (structure_of(self()) == structure::region_begin) open_.push_back(id_);
   }
 
   /// True if the instruction may name a loop further out than the one that it is in: a traced graph has stacked outputs
   /// and loop invariants where they were traced, and they name the loop that normalise moves them to.
   [[nodiscard]] bool may_move() const {
-    if (reads_loop(structure_of(self()))) return true;
-    for (int l = innermost(); l >= 0; l = g_[l].loop) {
-      if (l == self().loop) return true;
+    if (reads_region(structure_of(self()))) return true;
+    for (int l = innermost(); l >= 0; l = g_[l].region) {
+      if (l == self().region) return true;
     }
-    return self().loop < 0;
+    return self().region < 0;
   }
 
-  void check_loop() {
+  void check_region() const {
     const int operand = self().operand_count > 0 ? self().operand[0] : -1;
     switch (structure_of(self())) {
-      case structure::loop_begin: {
+      case structure::region_begin: {
         const bool is_counted = region_kind_of(self()) == region_kind::counted;
         require(self().operand_count == (is_counted ? 0 : 1), "it reads another number of values than its kind does");
         require(is_counted || decides(operand, !tests_to_go_on(region_kind_of(self()))),
                 "what decides how often it runs is no single truth value or whole number");
         return;
       }
-      case structure::loop_end: {
+      case structure::region_end: {
         const bool tests = tests_to_go_on(region_kind_of(g_[operand]));
         require(self().operand_count == (tests ? 2 : 1), "it reads another number of values than its loop's kind does");
         require(!tests || decides(self().operand[1], false), "what decides if the loop goes on is no truth value");
         return;
       }
-      case structure::loop_carry:
-        require(self().loop >= 0, "it is in no loop");
-        require(is_before_loop(operand), "a carry starts with a value from before its loop");
+      case structure::region_parameter:
+        require(self().region >= 0, "it is in no loop");
+        require(is_before_region(operand), "a carry starts with a value from before its loop");
         require(same_tensor(id_, operand), "a carry has the type of what it starts with");
         return;
       case structure::loop_slice:
-        require(self().loop >= 0, "it is in no loop");
-        require(is_before_loop(operand), "what is sliced is a value from before the loop");
-        require(is_part_of_stack(id_, operand, self().loop), "it is not one iteration's slice of its operand");
+        require(self().region >= 0, "it is in no loop");
+        require(is_before_region(operand), "what is sliced is a value from before the loop");
+        require(is_part_of_stack(id_, operand, self().region), "it is not one iteration's slice of its operand");
         return;
-      case structure::loop_next: return check_next();
-      case structure::loop_result:
-        require(structure_of(g_[operand]) == structure::loop_next, "it reads no loop_next");
+      case structure::region_yield: return check_next();
+      case structure::region_result:
+        require(structure_of(g_[operand]) == structure::region_yield, "it reads no region_yield");
         require(same_tensor(id_, operand), "it has another type than the carry");
         return check_reader(operand);
       case structure::loop_stack:
       case structure::loop_sum:
-        require(g_[operand].loop >= 0, "its operand is in no loop");
+        require(g_[operand].region >= 0, "its operand is in no loop");
         if (structure_of(self()) == structure::loop_stack) {
-          require(is_part_of_stack(operand, id_, g_[operand].loop), "it is not the stack of its operand");
+          require(is_part_of_stack(operand, id_, g_[operand].region), "it is not the stack of its operand");
         } else {
           require(whole(id_) == whole(operand), "a sum over iterations has the shape of what is summed");
         }
@@ -179,38 +176,50 @@ class graph_check {
     return fits && whole(value).rank == 0 &&
            (!is_partitioned() || g_.annotations[g_[value].annotation].placement.unreduced == 0);
   }
-  [[nodiscard]] bool is_before_loop(int operand) const {
-    return operand < self().loop || (stage_ == graph_stage::traced && g_[operand].loop != self().loop);
+  [[nodiscard]] bool is_before_region(int operand) const {
+    return operand < self().region || (stage_ == graph_stage::traced && g_[operand].region != self().region);
   }
   /// It reads a loop that has been closed, right outside of it.
   void check_reader(int operand) const {
-    const int loop = g_[operand].loop;
-    require(self().loop == g_[loop].loop, "it is not right outside of the loop that it reads");
+    const int region = g_[operand].region;
+    require(self().region == g_[region].region, "it is not right outside of the loop that it reads");
     if (stage_ == graph_stage::traced) return;
-    for (const int open : open_) require(open != loop, "the loop that it reads is not closed yet");
+    for (const int open : open_) require(open != region, "the loop that it reads is not closed yet");
   }
-  void check_next() {
-    require(self().loop >= 0, "it is in no loop");
+  void check_next() const {
+    require(self().region >= 0, "it is in no loop");
     const int carry = self().operand[0];
     const int value = self().operand[1];
-    require(structure_of(g_[carry]) == structure::loop_carry && g_[carry].loop == self().loop,
+    require(structure_of(g_[carry]) == structure::region_parameter && g_[carry].region == self().region,
             "operand 0 is not a carry of its loop");
     require(same_tensor(carry, value), "the value that is passed on has another type than the carry");
-    require(value == carry || structure_of(g_[value]) != structure::loop_carry || g_[value].loop != self().loop,
-            "another carry is passed on without a copy, and would be overwritten");
+    require(
+        value == carry || structure_of(g_[value]) != structure::region_parameter || g_[value].region != self().region,
+        "another carry is passed on without a copy, and would be overwritten");
     if (is_partitioned() && g_[carry].annotation >= 0 && g_[value].annotation >= 0) {
       require(
           g_.annotations[g_[carry].annotation].placement.same_layout(g_.annotations[g_[value].annotation].placement),
           "the value that is passed on has another layout than the carry");
     }
-    int& next = next_of_[static_cast<std::size_t>(carry)];
-    require(next < 0, "its carry has a loop_next already");
-    next = id_;
   }
-  [[nodiscard]] bool is_part_of_stack(int slice, int stack, int loop) const {
+  /// Each parameter has one.
+  void check_yields() {
+    const region_table regions(g_);
+    for (const region& one : regions) {
+      for (const int yield : one.yields) {
+        id_ = yield;
+        require(regions.yield_of(parameter_of(self())) == yield, "its carry has a region_yield already");
+      }
+      for (const int parameter : one.parameters) {
+        id_ = parameter;
+        require(regions.yield_of(parameter) >= 0, "no region_yield of its loop says what the next iteration gets");
+      }
+    }
+  }
+  [[nodiscard]] bool is_part_of_stack(int slice, int stack, int region) const {
     const extents& all = whole(stack);
     const extents& one = whole(slice);
-    if (all.rank != one.rank + 1 || all[0] != attributes_of<loop_attributes>(g_[loop]).iterations) return false;
+    if (all.rank != one.rank + 1 || all[0] != attributes_of<region_attributes>(g_[region]).iterations) return false;
     for (int d = 0; d < one.rank; ++d) {
       if (all[d + 1] != one[d]) return false;
     }
@@ -263,7 +272,7 @@ class graph_check {
     const collective_attributes mine = attributes_of<collective_attributes>(self());
     const collective_attributes other = attributes_of<collective_attributes>(g_[first]);
     require(self().op->facts.moves == g_[first].op->facts.moves && mine.axes == other.axes &&
-                mine.combine == other.combine && self().loop == g_[first].loop,
+                mine.combine == other.combine && self().region == g_[first].region,
             "it travels with another kind of collective");
     require(self().operand[0] < first, "it travels with what it is computed from");
   }
@@ -271,7 +280,7 @@ class graph_check {
   /// Shapes agree as the operator's rule says; of a partitioned graph those of local buffers.
   void check_extents() const {
     const instruction& i = self();
-    if (collective_index(i.op) >= 0 || i.op->factors == nullptr || structure_of(i) == structure::loop_end) return;
+    if (collective_index(i.op) >= 0 || i.op->factors == nullptr || structure_of(i) == structure::region_end) return;
     // It is there for its gradient, whose operands and results have any shapes.
     if (i.op->facts.passes_operands || (is_further_result(i) && g_.operand(id_, 0).op->facts.passes_operands)) return;
     if (is_partitioned() && i.op->facts.shares_operand && structure_of(i) == structure::none) {
@@ -307,7 +316,7 @@ class graph_check {
   graph_view g_;
   graph_stage stage_;
   std::string_view pass_;
-  /// The `loop_next` of each carry.
+  /// The `region_yield` of each carry.
   std::vector<int> next_of_;
   std::vector<int> open_;
   int id_ = 0;

@@ -29,11 +29,7 @@ class common_subexpressions {
     int* const further = result_.further.data();
     for (int id = 0; id < g_.size; ++id) {
       instruction i = g_[id];
-      for (int k = 0; k < i.operand_count; ++k) {
-        int& operand = i.operand_at(k, further);
-        operand = number_[operand];
-      }
-      if (i.loop >= 0) i.loop = number_[i.loop];
+      renumber(i, number_, further);
       number_[id] = may_merge(*i.op) ? find_or_append(id, i) : result_.code.push_back(i);
     }
     return static_cast<graph&&>(result_);
@@ -87,7 +83,7 @@ class common_subexpressions {
 
   /// Scalars are compared by their bits: 0 and -0 are two constants, and a NaN is one.
   [[nodiscard]] constexpr bool same(const instruction& a, const instruction& b) const {
-    if (a.op != b.op || a.type != b.type || a.loop != b.loop) return false;
+    if (a.op != b.op || a.type != b.type || a.region != b.region) return false;
     if (a.operand_count != b.operand_count || !(a.shape == b.shape)) return false;
     for (int k = 0; k < a.operand_count; ++k) {
       if (operand_at(a, k) != operand_at(b, k)) return false;

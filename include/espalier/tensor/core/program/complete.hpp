@@ -332,9 +332,9 @@ constexpr void lay_out_as_carried(graph_view g, const completion_view& state) {
   for (int id = 0; id < g.size; ++id) {
     const instruction& i = g[id];
     const structure part = structure_of(i);
-    const bool is_carried = part == structure::loop_next || part == structure::loop_result;
+    const bool is_carried = part == structure::region_yield || part == structure::region_result;
     const bool follows = part == structure::result && i.annotation < 0 && i.operand_count == 1 &&
-                         structure_of(g[i.operand[0]]) == structure::loop_result;
+                         structure_of(g[i.operand[0]]) == structure::region_result;
     if (!is_carried && !follows) continue;
     const sharding& carry = state.of[i.operand[0]];
     if (state.of[id].same_layout(carry) || carry.unreduced != 0) continue;

@@ -18,9 +18,9 @@ namespace detail {
   list<int> whole(g.size, -1);
   for (int id = 0; id < g.size; ++id) {
     const instruction& i = g[id];
-    if (i.loop >= 0) {
-      whole[id] = whole[i.loop];
-    } else if (structure_of(i) == structure::loop_end || reads_loop(structure_of(i)) || is_further_result(i)) {
+    if (i.region >= 0) {
+      whole[id] = whole[i.region];
+    } else if (structure_of(i) == structure::region_end || reads_region(structure_of(i)) || is_further_result(i)) {
       whole[id] = whole[i.operand[0]];
     } else {
       whole[id] = id;
@@ -162,7 +162,7 @@ class graph_cutter {
   /// True if it takes no work to speak of, so the late segment may compute it once more.
   [[nodiscard]] constexpr bool is_repeatable(int id) const {
     const instruction& i = g_[id];
-    if (i.loop >= 0 || i.op->facts.bound_to_loop || structure_of(i) != structure::none) return false;
+    if (i.region >= 0 || i.op->facts.bound_to_region || structure_of(i) != structure::none) return false;
     if (requests_of(i) == layout_request::annotation && g_.annotations[i.annotation].placement.unreduced != 0)
       return false;
     return i.operand_count == 0 || i.op->facts.cheap_to_repeat || is_from_sixteen_bits(g_.code, id);
@@ -205,11 +205,7 @@ class graph_cutter {
 
   constexpr void copy(graph& to, list<int>& number, int id) const {
     instruction i = g_[id];
-    for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = i.operand_at(k, to.further.data());
-      operand = number[operand];
-    }
-    if (i.loop >= 0) i.loop = number[i.loop];
+    renumber(i, number, to.further.data());
     number[id] = to.code.push_back(i);
   }
 

@@ -106,7 +106,7 @@ class finer_sums {
     const instruction& i = g_[id];
     if ((added_ & ~terms_of(id, most_depth)) == 0) {
       values_.clear();
-      if (accepts(id, i.loop)) {
+      if (accepts(id, i.region)) {
         refine(cause);
         return true;
       }
@@ -122,7 +122,7 @@ class finer_sums {
   }
 
   /// Whether a value, and what is computed from it element by element, can have the finer layout. Lists all of these.
-  constexpr bool accepts(int id, int loop) {
+  constexpr bool accepts(int id, int region) {
     for (const int known : values_) {
       if (known == id) return true;
     }
@@ -132,13 +132,13 @@ class finer_sums {
       const int reader = reader_[at];
       const instruction& i = g_[reader];
       if (i.op->facts.looks) continue;
-      if (i.loop != loop) return false;
+      if (i.region != region) return false;
       if (requests_of(i) == layout_request::change) {
         if (!same_dimensions(of_[reader], wanted_) || of_[reader].unreduced != 0) return false;
       } else if (is_elementwise(reader)) {
         // The layout that another value is to have.
         if (requests_of(i) == layout_request::as_operand && i.operand[0] != id) return false;
-        if (!is_coarse(reader) || !accepts(reader, loop)) return false;
+        if (!is_coarse(reader) || !accepts(reader, region)) return false;
       } else {
         const bool is_small_sum = i.op->facts.adds_up && structure_of(i) == structure::none &&
                                   i.shape.elements() * small_part <= g_[id].shape.elements();
@@ -168,8 +168,9 @@ class finer_sums {
     const structure role = structure_of(i);
     if (i.op->factors == nullptr) return 0;
     if (const axis_mask axes = axes_summed_over(g_, rules_[id], of_, id); axes != 0) return axes;
-    if (depth == 0 || i.operand_count == 0 || role == structure::loop_carry || role == structure::argument) return 0;
-    const bool passes = i.op->linear != linearity::none || collects(role) || role == structure::loop_result;
+    if (depth == 0 || i.operand_count == 0 || role == structure::region_parameter || role == structure::argument)
+      return 0;
+    const bool passes = i.op->linear != linearity::none || collects(role) || role == structure::region_result;
     if (!passes) return 0;
     const int operands = i.op->linear == linearity::first || role != structure::none ? 1 : i.operand_count;
     axis_mask axes = 0;

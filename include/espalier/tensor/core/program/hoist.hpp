@@ -13,8 +13,8 @@ namespace detail {
 /// Gives what does not change from one iteration of a loop to the next to whatever encloses that loop.
 class hoisting {
  public:
-  constexpr hoisting(list<instruction>& code, const int* further, int open_loop)
-      : code_(code), further_(further), open_(open_loop), collected_(code.size(), false) {}
+  constexpr hoisting(list<instruction>& code, const int* further, int open_region)
+      : code_(code), further_(further), open_(open_region), collected_(code.size(), false) {}
 
   constexpr void run() {
     for (int id = open_ + 1; id < code_.size(); ++id) {
@@ -22,7 +22,7 @@ class hoisting {
     }
     for (int id = open_ + 1; id < code_.size(); ++id) {
       const instruction& i = code_[id];
-      if (i.loop > open_ && i.operand_count > 0 && !i.op->facts.bound_to_loop && !collected_[id]) visit(id);
+      if (i.region > open_ && i.operand_count > 0 && !i.op->facts.bound_to_region && !collected_[id]) visit(id);
     }
   }
 
@@ -38,18 +38,18 @@ class hoisting {
       if (is_constant(source)) continue;
       from_outside = true;
       elements += code_[source].shape.elements();
-      if (code_[source].loop > within) within = code_[source].loop;
-      if (within == i.loop) return;
+      if (code_[source].region > within) within = code_[source].region;
+      if (within == i.region) return;
     }
     if (!from_outside || i.shape.elements() > elements || is_several(id)) return;
     // A branch that is not taken costs nothing.
-    within = within_branch(code_, i.loop, within);
-    if (within == i.loop) return;
-    code_[id].loop = within;
+    within = within_branch(code_, i.region, within);
+    if (within == i.region) return;
+    code_[id].region = within;
     for (int k = 0; k < i.operand_count; ++k) {
       const int o = i.operand_at(k, further_);
       for (const int one : {source_of(o), o}) {
-        if (code_[one].loop > within) code_[one].loop = within;
+        if (code_[one].region > within) code_[one].region = within;
       }
     }
   }
@@ -79,10 +79,10 @@ class hoisting {
 /// Loop-invariant code belongs outside: it is computed once, its gradient is that of the sum over all iterations, and
 /// the reverse of the loop need not keep it for each. Only what is no larger than its operands: making it again is
 /// better than keeping it otherwise. Instructions stay in their places in the list, and `normalise` moves them. While a
-/// loop is being built, `open_loop`, only the loops inside it count.
+/// loop is being built, `open_region`, only the loops inside it count.
 /// @param further the graph's table of further operands
-constexpr void hoist(detail::list<instruction>& code, const int* further, int open_loop = -1) {
-  detail::hoisting(code, further, open_loop).run();
+constexpr void hoist(detail::list<instruction>& code, const int* further, int open_region = -1) {
+  detail::hoisting(code, further, open_region).run();
 }
 
 }  // namespace espalier

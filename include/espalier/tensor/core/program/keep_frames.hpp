@@ -44,7 +44,7 @@ class frame_keeper {
     for (int id = 0; id < g_.size; ++id) {
       const instruction& i = g_[id];
       out_.where = i.where;
-      out_.loop = i.loop < 0 || i.loop == id ? -1 : number_[i.loop];
+      out_.region = i.region < 0 ? -1 : number_[i.region];
       if (frame_[id] > 0 && !is_cut(id)) {
         put_in_frame(id);
       } else if (is_back(id)) {
@@ -145,11 +145,7 @@ class frame_keeper {
 
   constexpr int copied(int id) {
     instruction i = g_[id];
-    for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = i.operand_at(k, out_.result().further.data());
-      operand = number_[operand];
-    }
-    if (i.loop >= 0) i.loop = i.loop == id ? out_.size() : number_[i.loop];
+    renumber(i, number_, out_.result().further.data());
     return out_.result().code.push_back(i);
   }
   /// The value's frame, with row 0 of the value in row `at`.
@@ -168,14 +164,14 @@ class frame_keeper {
       } else {
         instruction more = g_[operand];
         more.shape[dim_] = frame_[id];
-        more.loop = out_.loop;
+        more.region = out_.region;
         more.label = nullptr;
         if (more.operand_count > 0) more.operand[0] = number_[more.operand[0]];
         made = out_.result().code.push_back(more);
       }
       i.operand_at(k, out_.result().further.data()) = made;
     }
-    i.loop = out_.loop;
+    i.region = out_.region;
     framed_[id] = number_[id] = out_.result().code.push_back(i);
   }
   /// The row of the frame where a value is computed: where its operands are, if they are all at one, else where its
@@ -252,7 +248,7 @@ class frame_keeper {
     if (is_uniform(part)) {
       instruction more = g_[part];
       more.shape = shape;
-      more.loop = out_.loop;
+      more.region = out_.region;
       more.label = nullptr;
       if (more.op == &ops::broadcast) return emit::broadcast_to(out_, number_[more.operand[0]], shape);
       return out_.result().code.push_back(more);

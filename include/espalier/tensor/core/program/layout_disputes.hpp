@@ -18,14 +18,14 @@ namespace espalier::detail {
 /// once, and what an iteration passes on takes it in each.
 [[nodiscard]] constexpr int operand_moved_by(const instruction& i) {
   const structure part = structure_of(i);
-  if (part == structure::loop_next) return 1;
+  if (part == structure::region_yield) return 1;
   const bool moves =
-      requests_of(i) != layout_request::none || part == structure::result || part == structure::loop_carry;
+      requests_of(i) != layout_request::none || part == structure::result || part == structure::region_parameter;
   return moves ? 0 : -1;
 }
 /// The value in whose layout such an op leaves its operand.
 [[nodiscard]] constexpr int layout_after_move(graph_view g, int id) {
-  return structure_of(g[id]) == structure::loop_next ? g[id].operand[0] : id;
+  return structure_of(g[id]) == structure::region_yield ? parameter_of(g[id]) : id;
 }
 
 /// Whether the tensors of an op may be split in other ways than completion has chosen.
@@ -152,7 +152,7 @@ inline constexpr std::int64_t least_refined_bytes = 1024;
 
 /// Whether some tensor of an op has this many bytes, in all iterations of the loops around it.
 [[nodiscard]] constexpr bool has_bytes(graph_view g, int id, std::int64_t bytes) {
-  const std::int64_t times = g[id].loop < 0 ? 1 : repetitions(g, id);
+  const std::int64_t times = g[id].region < 0 ? 1 : repetitions(g, id);
   if (times * g[id].shape.elements() * size_of(g[id].type) >= bytes) return true;
   for (int k = 0; k < g[id].operand_count; ++k) {
     const instruction& operand = g.operand(id, k);

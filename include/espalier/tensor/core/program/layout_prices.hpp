@@ -38,7 +38,7 @@ struct layout_candidate {
 /// A value that an op of a loop (-1: outside) moves to another layout.
 struct layout_move {
   int value = 0;
-  int loop = -1;
+  int region = -1;
   placing at;
 };
 
@@ -227,7 +227,7 @@ class layout_prices {
       const int value = g_.operand_at(i, k);
       cost += price_of_operand(value, needed, has_windows ? read_through_windows(id, k, rule) : shape);
       // What the operands of one op lack may travel together if it is small, unless one has to wait for another.
-      if (starts_ && g_[value].loop == i.loop && shape.elements() * size_of(g_[value].type) <= merged_bytes_limit) {
+      if (starts_ && g_[value].region == i.region && shape.elements() * size_of(g_[value].type) <= merged_bytes_limit) {
         if (has_start) cost -= times * shared_start;
         has_start = true;
       }
@@ -315,8 +315,8 @@ class layout_prices {
     if (of_[value].unreduced != 0 || !(read == g_[value].shape)) return false;
     const placing now = placing_of(value);
     if (are_same(now, needed, read.rank)) return false;
-    if (is_among(moves_, value, loop_, needed)) return true;
-    moving_.push_back({value, loop_, needed});
+    if (is_among(moves_, value, region_, needed)) return true;
+    moving_.push_back({value, region_, needed});
     return false;
   }
   [[nodiscard]] static constexpr bool are_same(const placing& one, const placing& other, int rank) {
@@ -325,16 +325,17 @@ class layout_prices {
     }
     return true;
   }
-  [[nodiscard]] constexpr bool is_among(const list<layout_move>& moves, int value, int loop, const placing& at) const {
+  [[nodiscard]] constexpr bool is_among(const list<layout_move>& moves, int value, int region,
+                                        const placing& at) const {
     for (const layout_move& known : moves) {
-      if (known.value == value && known.loop == loop && are_same(known.at, at, g_[value].shape.rank)) return true;
+      if (known.value == value && known.region == region && are_same(known.at, at, g_[value].shape.rank)) return true;
     }
     return false;
   }
   /// The cost of an op whose result has a layout, where it need not move again what is moved already; notes its moves.
   constexpr double price_with_shared_moves(int id) {
     shares_moves_ = true;
-    loop_ = g_[id].loop;
+    region_ = g_[id].region;
     moved_.clear();
     const double cost = price_of(id);
     for (const layout_move& one : moved_) moves_.push_back(one);
@@ -425,7 +426,7 @@ class layout_prices {
   list<layout_move> moves_;
   list<layout_move> moving_;
   list<layout_move> moved_;
-  int loop_ = -1;
+  int region_ = -1;
   bool shares_moves_ = false;
   /// A value that has a layout for now.
   int pinned_ = -1;

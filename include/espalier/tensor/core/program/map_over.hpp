@@ -136,6 +136,7 @@ class mapping final : public map_context {
       : b_(b), begin_(begin), lanes_(lanes), count_(b.size() - begin) {}
 
   constexpr void run() {
+    regions_ = region_table(b_.result(), begin_);
     code_.reserve(count_);
     for (int n = 0; n < count_; ++n) code_.push_back(b_[begin_ + n]);
     // Where a gradient is being made that knows values by their numbers, these stay, and are dropped as dead code: as
@@ -154,13 +155,13 @@ class mapping final : public map_context {
     region_of_.resize(count_, -1);
     pending_.resize(count_, -1);
     mark();
-    const int loop = b_.loop;
+    const int region = b_.region;
     const source_line where = b_.where;
     for (int n = 0; n < count_ && !has_failed_; ++n) {
       if (n > done_) rebuild_in_place(n);
     }
     if (has_failed_ && b_.substitution_state() == nullptr) b_.result().code.resize(begin_);
-    b_.loop = loop;
+    b_.region = region;
     b_.where = where;
     if (b_.without_gradient >= begin_ && !has_failed_) {
       b_.without_gradient = value_[b_.without_gradient - begin_].id;
@@ -239,8 +240,8 @@ class mapping final : public map_context {
  private:
   /// A region as it is over lanes.
   struct mapped_region {
-    /// Its `loop_begin`, or the loop around it if it is a branch that all lanes run.
-    int loop = -1;
+    /// Its `region_begin`, or the loop around it if it is a branch that all lanes run.
+    int region = -1;
     /// A truth value for each lane, whether it takes part, or -1 if all do.
     int mask = -1;
     bool is_dissolved = false;
@@ -257,10 +258,10 @@ class mapping final : public map_context {
     return id < begin_ ? b_[id] : code_[id - begin_];
   }
   [[nodiscard]] constexpr const extents& shape_of(int id) const { return original(id).shape; }
-  [[nodiscard]] constexpr bool is_inside(int loop) const { return loop >= begin_; }
-  [[nodiscard]] constexpr mapped_region& region(int loop) { return regions_[region_of_[loop - begin_]]; }
-  [[nodiscard]] constexpr int loop_of(int loop) { return is_inside(loop) ? region(loop).loop : loop; }
-  [[nodiscard]] constexpr bool is_dissolved(int loop) { return is_inside(loop) && region(loop).is_dissolved; }
+  [[nodiscard]] constexpr bool is_inside(int region) const { return region >= begin_; }
+  [[nodiscard]] constexpr mapped_region& mapping_of(int region) { return mapped_regions_[region_of_[region - begin_]]; }
+  [[nodiscard]] constexpr int made_region(int region) { return is_inside(region) ? mapping_of(region).region : region; }
+  [[nodiscard]] constexpr bool is_dissolved(int region) { return is_inside(region) && mapping_of(region).is_dissolved; }
   [[nodiscard]] static constexpr bool is_until(const instruction& begin) {
     return tests_to_go_on(region_kind_of(begin));
   }
@@ -277,18 +278,18 @@ class mapping final : public map_context {
       for (int n = 0; n < count_; ++n) {
         const instruction& i = code_[n];
         switch (structure_of(i)) {
-          case structure::loop_begin: {
+          case structure::region_begin: {
             bool masked = i.operand_count > 0 && differs(i.operand[0]);
-            for (int loop = i.loop; is_until(i) && is_inside(loop); loop = code_[loop - begin_].loop)
-              masked = masked || masked_[loop - begin_];
+            for (int region = i.region; is_until(i) && is_inside(region); region = code_[region - begin_].region)
+              masked = masked || masked_[region - begin_];
             set(masked_[n], masked);
             break;
           }
-          case structure::loop_end:
+          case structure::region_end:
             if (i.operand_count > 1) set(masked_[i.operand[0] - begin_], differs(i.operand[1]));
             break;
-          case structure::loop_carry: set(mapped_[n], differs(i.operand[0]) || masked_[i.loop - begin_]); break;
-          case structure::loop_next:
+          case structure::region_parameter: set(mapped_[n], differs(i.operand[0]) || masked_[i.region - begin_]); break;
+          case structure::region_yield:
             set(mapped_[i.operand[0] - begin_], differs(i.operand[1]));
             set(mapped_[n], differs(i.operand[0]));
             break;
@@ -306,9 +307,9 @@ class mapping final : public map_context {
   /// Whether a stack or sum has zeros for the lanes that take no part in an iteration. (What a loop stacks that runs
   /// until a condition holds is read only where it was written.)
   [[nodiscard]] constexpr bool is_selected(const instruction& collected) const {
-    const int loop = original(collected.operand[0]).loop;
-    if (!is_inside(loop) || !masked_[loop - begin_]) return false;
-    return structure_of(collected) == structure::loop_sum || !is_until(code_[loop - begin_]);
+    const int region = original(collected.operand[0]).region;
+    if (!is_inside(region) || !masked_[region - begin_]) return false;
+    return structure_of(collected) == structure::loop_sum || !is_until(code_[region - begin_]);
   }
 
   // --- values in other places ---
@@ -326,10 +327,10 @@ class mapping final : public map_context {
       if (next == value.at) ++next;
       order = order.with(next++);
     }
-    const int loop = b_.loop;
-    b_.loop = b_[value.id].loop;
+    const int region = b_.region;
+    b_.region = b_[value.id].region;
     const int made = emit::transpose(b_, value.id, order);
-    b_.loop = loop;
+    b_.region = region;
     return made;
   }
   /// The value for each of the lanes, which are dimension `at`. What needs no operand is made in that shape.
@@ -446,7 +447,7 @@ class mapping final : public map_context {
 
   static constexpr void become_zero(instruction& one) {
     instruction zero = builder::make(ops::constant, one.type, one.shape);
-    zero.loop = one.loop;
+    zero.region = one.region;
     zero.where = one.where;
     one = zero;
   }
@@ -458,7 +459,7 @@ class mapping final : public map_context {
 
   constexpr void rebuild_in_place(int n) {
     b_.where = code_[n].where;
-    b_.loop = loop_of(code_[n].loop);
+    b_.region = made_region(code_[n].region);
     rebuild(n);
   }
   constexpr void rebuild(int n) {
@@ -466,11 +467,11 @@ class mapping final : public map_context {
     now_ = n;
     if (mapped_[n] && i.op != &ops::lane && i.shape.rank >= max_rank) return fail(i);
     switch (structure_of(i)) {
-      case structure::loop_begin: return begin_region(n);
-      case structure::loop_end: return end_region(n);
-      case structure::loop_carry: return carry(n);
-      case structure::loop_next: return pass_on(n);
-      case structure::loop_result: return take_result(n);
+      case structure::region_begin: return begin_region(n);
+      case structure::region_end: return end_region(n);
+      case structure::region_parameter: return carry(n);
+      case structure::region_yield: return pass_on(n);
+      case structure::region_result: return take_result(n);
       case structure::loop_slice: return slice_layer(n);
       case structure::loop_stack:
       case structure::loop_sum: return collect(n);
@@ -559,9 +560,9 @@ class mapping final : public map_context {
   // --- regions ---
 
   /// Truth values of the lanes that run a place in this loop of the function, or -1 if all do.
-  [[nodiscard]] constexpr int mask_of(int loop) {
-    for (; is_inside(loop); loop = code_[loop - begin_].loop) {
-      if (region(loop).mask >= 0) return region(loop).mask;
+  [[nodiscard]] constexpr int mask_of(int region) {
+    for (; is_inside(region); region = code_[region - begin_].region) {
+      if (mapping_of(region).mask >= 0) return mapping_of(region).mask;
     }
     return -1;
   }
@@ -574,26 +575,22 @@ class mapping final : public map_context {
     return emit::select(b_, emit::broadcast(b_, mask, b_[yes].shape, axis_list(at)), yes, no);
   }
 
-  /// Whether instruction c of the function ends the loop that instruction n begins.
-  [[nodiscard]] constexpr bool ends(int c, int n) const {
-    return structure_of(code_[c]) == structure::loop_end && code_[c].operand[0] == begin_ + n;
-  }
   constexpr void begin_region(int n) {
     const instruction& i = code_[n];
-    const auto attributes = attributes_of<loop_attributes>(i);
-    region_of_[n] = regions_.size();
-    regions_.push_back(mapped_region{});
-    mapped_region& made = regions_.back();
+    const auto attributes = attributes_of<region_attributes>(i);
+    region_of_[n] = mapped_regions_.size();
+    mapped_regions_.push_back(mapped_region{});
+    mapped_region& made = mapped_regions_.back();
     if (!masked_[n]) {
       copy(n);
-      made.loop = value_[n].id;
-      b_[made.loop].loop = b_.loop;
+      made.region = value_[n].id;
+      b_[made.region].region = b_.region;
       return;
     }
     const int entry = over_lanes(i.operand[0], 0);
     if (attributes.kind == region_kind::branch) {
       made.is_dissolved = true;
-      made.loop = b_.loop;
+      made.region = b_.region;
       int taken = entry;
       if (b_[entry].type != dtype::boolean) {
         const int number = emit::constant_like(b_, entry, static_cast<double>(branch_number(i)));
@@ -601,7 +598,7 @@ class mapping final : public map_context {
       } else if (branch_number(i) == 0) {
         taken = b_.append(ops::logical_not, dtype::boolean, b_[entry].shape, entry);
       }
-      made.mask = both(taken, mask_of(i.loop));
+      made.mask = both(taken, mask_of(i.region));
       return;
     }
     instruction begin = i;
@@ -609,46 +606,41 @@ class mapping final : public map_context {
       // Backwards or forwards, iteration k is one of the first `entry` or not.
       const int numbers = emit::iota(b_, b_[entry].type, with_dimension(extents{}, 0, attributes.iterations), 0);
       begin.operand[0] = emit::reduce(b_, reduction::max, entry, 1);
-      const int loop = b_.append(begin);
-      b_[loop].loop = loop_of(i.loop);
-      made.loop = loop;
+      const int region = b_.append(begin);
+      b_[region].region = made_region(i.region);
+      made.region = region;
       // A loop's carries come directly after its begin; between them is what they start with, which is outside.
-      int last = n;
-      for (int c = n + 1; c < count_ && !ends(c, n); ++c) {
-        if (structure_of(code_[c]) == structure::loop_carry && code_[c].loop == begin_ + n) last = c;
-      }
+      const list<int>& parameters = regions_.beginning_at(begin_ + n).parameters;
+      const int last = parameters.empty() ? n : parameters.back() - begin_;
       for (int c = n + 1; c <= last && !has_failed_; ++c) rebuild_in_place(c);
       done_ = last;
       b_.where = i.where;
-      b_.loop = loop;
+      b_.region = region;
       const int number = repeated(emit::loop_slice(b_, numbers), 0);
-      region(begin_ + n).mask = emit::compare(b_, ops::less, number, entry);
+      mapping_of(begin_ + n).mask = emit::compare(b_, ops::less, number, entry);
       return;
     }
-    const int active = both(entry, mask_of(i.loop));
+    const int active = both(entry, mask_of(i.region));
     const bool counts = attributes.kind == region_kind::until_or_at_most;
     const int zero = counts ? emit::constant(b_, dtype::i32, extents{}, 0) : -1;
     begin.operand[0] = any_lane(active);
-    made.loop = b_.loop = b_.append(begin);
-    b_[made.loop].loop = loop_of(i.loop);
+    made.region = b_.region = b_.append(begin);
+    b_[made.region].region = made_region(i.region);
     // The first carry of such a loop counts its iterations; the one that did counts those of each lane.
-    if (counts) made.counter = emit::loop_carry(b_, zero);
-    made.mask = made.active = emit::loop_carry(b_, active);
+    if (counts) made.counter = emit::region_parameter(b_, zero);
+    made.mask = made.active = emit::region_parameter(b_, active);
   }
 
   constexpr void end_region(int n) {
     const instruction& i = code_[n];
     const int begin = i.operand[0];
-    const mapped_region made = region(begin);
-    const int outside = b_.loop;
-    b_.loop = made.loop;
+    const mapped_region made = mapping_of(begin);
+    const int outside = b_.region;
+    b_.region = made.region;
     // What is collected of the body is made in it. (Stacks of what inner loops have stacked come later, as they are.)
-    for (int c = n; c < count_; ++c) {
-      const instruction& collected = code_[c];
-      if (collects(structure_of(collected)) && mapped_[c] && original(collected.operand[0]).loop == begin &&
-          collected.operand[0] - begin_ < n) {
-        value_[c] = collected_value(c);
-      }
+    for (const int id : regions_.beginning_at(begin).collected) {
+      const int c = id - begin_;
+      if (mapped_[c] && code_[c].operand[0] - begin_ < n) value_[c] = collected_value(c);
     }
     if (made.is_dissolved) return;
     int goes_on = i.operand_count > 1 && made.active < 0 ? shared(i.operand[1]) : -1;
@@ -656,48 +648,48 @@ class mapping final : public map_context {
     if (made.active >= 0) {
       const int active = both(over_lanes(i.operand[1], 0), made.active);
       goes_on = any_lane(active);
-      emit::loop_next(b_, made.active, active);
+      emit::region_yield(b_, made.active, active);
       if (made.counter >= 0) {
         const int one = emit::constant(b_, dtype::i32, extents{}, 1);
-        counter = emit::loop_next(b_, made.counter, emit::add(b_, made.counter, one));
+        counter = emit::region_yield(b_, made.counter, emit::add(b_, made.counter, one));
       }
     }
-    b_.loop = outside;
-    value_[n] = {b_.append(ops::loop_end, dtype::i32, extents{}, made.loop, goes_on), 0};
-    region(begin).is_closed = true;
-    if (counter >= 0) emit::loop_result(b_, counter);
+    b_.region = outside;
+    value_[n] = {b_.append(ops::region_end, dtype::i32, extents{}, made.region, goes_on), 0};
+    mapping_of(begin).is_closed = true;
+    if (counter >= 0) emit::region_result(b_, counter);
   }
 
   constexpr void carry(int n) {
     const instruction& i = code_[n];
     if (value_[n].id >= 0) return;
     if (!mapped_[n]) return copy(n);
-    const int init = over_lanes_outside(i.operand[0], i.loop);
-    value_[n] = {region(i.loop).is_dissolved ? init : emit::loop_carry(b_, init), 0};
+    const int init = over_lanes_outside(i.operand[0], i.region);
+    value_[n] = {mapping_of(i.region).is_dissolved ? init : emit::region_parameter(b_, init), 0};
   }
   /// The first value of a carry, computed before its loop.
-  constexpr int over_lanes_outside(int id, int loop) {
-    const int inside = b_.loop;
-    b_.loop = loop_of(code_[loop - begin_].loop);
+  constexpr int over_lanes_outside(int id, int region) {
+    const int inside = b_.region;
+    b_.region = made_region(code_[region - begin_].region);
     const int made = over_lanes(id, 0);
-    b_.loop = inside;
+    b_.region = inside;
     return made;
   }
 
   constexpr void pass_on(int n) {
     const instruction& i = code_[n];
     if (!mapped_[n]) return copy(n);
-    const mapped_region& made = region(i.loop);
+    const mapped_region& made = mapping_of(i.region);
     const int before = value_[i.operand[0] - begin_].id;
     int next = over_lanes(i.operand[1], 0);
     if (made.mask >= 0 && next != before) next = chosen(made.mask, next, before, 0);
     // What a branch that all lanes run hands through may be another carry.
-    const bool is_other_carry = next != before && structure_of(b_[next]) == structure::loop_carry;
-    if (!made.is_dissolved && is_other_carry && b_[next].loop == made.loop) next = emit::copy(b_, next);
+    const bool is_other_carry = next != before && structure_of(b_[next]) == structure::region_parameter;
+    if (!made.is_dissolved && is_other_carry && b_[next].region == made.region) next = emit::copy(b_, next);
     if (made.is_dissolved) {
       value_[n] = {next, 0};
     } else {
-      instruction passed = builder::make(ops::loop_next, i.type, b_[before].shape, before, next);
+      instruction passed = builder::make(ops::region_yield, i.type, b_[before].shape, before, next);
       value_[n] = {b_.append(passed), 0};
     }
   }
@@ -705,13 +697,13 @@ class mapping final : public map_context {
     const instruction& i = code_[n];
     if (!mapped_[n]) return copy(n);
     const int next = value_[i.operand[0] - begin_].id;
-    value_[n] = {is_dissolved(original(i.operand[0]).loop) ? next : emit::loop_result(b_, next), 0};
+    value_[n] = {is_dissolved(original(i.operand[0]).region) ? next : emit::region_result(b_, next), 0};
     if (i.label != nullptr) b_[value_[n].id].label = i.label;
   }
 
   constexpr void slice_layer(int n) {
     const instruction& i = code_[n];
-    const bool is_only = is_dissolved(i.loop);
+    const bool is_only = is_dissolved(i.region);
     if (!mapped_[n]) {
       if (!is_only) return copy(n);
       value_[n] = {emit::reshape(b_, shared(i.operand[0]), i.shape), 0};
@@ -729,7 +721,7 @@ class mapping final : public map_context {
     mapped_value value = differs(id) ? value_[id - begin_] : mapped_value{over_lanes(id, 0), 0};
     if (is_selected(i)) {
       const int zero = emit::constant_like(b_, value.id, 0);
-      const mapped_region& made = region(original(id).loop);
+      const mapped_region& made = mapping_of(original(id).region);
       value.id = chosen(made.mask, value.id, zero, value.at);
       // Of a branch that all lanes run it is the only layer, or term.
       if (made.is_dissolved && structure_of(i) == structure::loop_stack) {
@@ -738,21 +730,21 @@ class mapping final : public map_context {
       }
     }
     // What a branch that all lanes run hands through comes from outside of the loop that it is in.
-    const int within = is_inside(original(id).loop) ? region(original(id).loop).loop : original(id).loop;
-    if (within >= 0 && b_[value.id].loop != within && !is_dissolved(original(id).loop)) {
-      const int outside = b_.loop;
-      b_.loop = within;
+    const int within = is_inside(original(id).region) ? mapping_of(original(id).region).region : original(id).region;
+    if (within >= 0 && b_[value.id].region != within && !is_dissolved(original(id).region)) {
+      const int outside = b_.region;
+      b_.region = within;
       value.id = emit::copy(b_, value.id);
-      b_.loop = outside;
+      b_.region = outside;
     }
     return value;
   }
   constexpr void collect(int n) {
     const instruction& i = code_[n];
     const bool is_stack = structure_of(i) == structure::loop_stack;
-    const int loop = original(i.operand[0]).loop;
-    if (mapped_[n] && value_[n].id < 0 && is_late(loop)) return collect_late(n);
-    if (is_dissolved(loop)) {
+    const int region = original(i.operand[0]).region;
+    if (mapped_[n] && value_[n].id < 0 && is_late(region)) return collect_late(n);
+    if (is_dissolved(region)) {
       if (value_[n].id < 0) value_[n] = collected_value(n);
       return;
     }
@@ -763,13 +755,13 @@ class mapping final : public map_context {
   }
 
   /// Whether the loop of the function has been left, so that nothing more is computed in it.
-  [[nodiscard]] constexpr bool is_late(int loop) {
-    while (is_dissolved(loop)) loop = code_[loop - begin_].loop;
-    return is_inside(loop) && region(loop).is_closed;
+  [[nodiscard]] constexpr bool is_late(int region) {
+    while (is_dissolved(region)) region = code_[region - begin_].region;
+    return is_inside(region) && mapping_of(region).is_closed;
   }
   /// A value of each of the `count` iterations of the loop `within`, the same if it is not computed there.
   constexpr int in_each_iteration(int id, int within, std::int64_t count) {
-    if (b_[id].loop == within) return emit::loop_stack(b_, id);
+    if (b_[id].region == within) return emit::loop_stack(b_, id);
     axis_list targets;
     for (int d = 1; d <= b_[id].shape.rank; ++d) targets = targets.with(d);
     return emit::broadcast(b_, id, with_dimension(b_[id].shape, 0, count), targets);
@@ -794,7 +786,7 @@ class mapping final : public map_context {
   constexpr void collect_late(int n) {
     const instruction& i = code_[n];
     const int id = i.operand[0];
-    const mapped_region made = region(original(id).loop);
+    const mapped_region made = mapping_of(original(id).region);
     int mask = id >= begin_ ? pending_[id - begin_] : -1;
     int own = is_selected(i) ? made.mask : -1;
     mapped_value value = differs(id) ? value_[id - begin_] : mapped_value{shared(id), -1};
@@ -805,9 +797,9 @@ class mapping final : public map_context {
       pending_[n] = mask >= 0 ? mask : own;
       return;
     }
-    const bool waits = is_late(i.loop);
+    const bool waits = is_late(i.region);
     const bool sums = structure_of(i) == structure::loop_sum;
-    const auto is_outside = [&](int one) { return one >= 0 && b_[one].loop != made.loop; };
+    const auto is_outside = [&](int one) { return one >= 0 && b_[one].region != made.region; };
     const bool is_any_outside = is_outside(value.id) || is_outside(mask) || is_outside(own);
     if (sums && mask < 0 && own < 0 && !is_any_outside) {
       value_[n] = {emit::loop_sum(b_, value.id), value.at};
@@ -815,12 +807,12 @@ class mapping final : public map_context {
     }
     if (waits && (sums || is_any_outside || (mask >= 0 && own >= 0))) return fail(i);
     // Layers that no lane has run hold anything, and only a sum reads them all.
-    const bool runs_fewer = region_kind_of(original(original(id).loop)) != region_kind::counted;
+    const bool runs_fewer = region_kind_of(original(original(id).region)) != region_kind::counted;
     if (sums && (runs_fewer || i.shape.rank + 2 > max_rank)) return fail(i);
-    const std::int64_t count = attributes_of<loop_attributes>(original(original(id).loop)).iterations;
-    value = {in_each_iteration(value.id, made.loop, count), value.at < 0 ? -1 : value.at + 1};
-    if (mask >= 0) mask = in_each_iteration(mask, made.loop, count);
-    if (own >= 0) own = in_each_iteration(own, made.loop, count);
+    const std::int64_t count = attributes_of<region_attributes>(original(original(id).region)).iterations;
+    value = {in_each_iteration(value.id, made.region, count), value.at < 0 ? -1 : value.at + 1};
+    if (mask >= 0) mask = in_each_iteration(mask, made.region, count);
+    if (own >= 0) own = in_each_iteration(own, made.region, count);
     if (mask >= 0 && own >= 0) {
       const extents& shape = b_[mask].shape;
       mask = both(mask, emit::broadcast(b_, own, shape, axis_list(0).with(shape.rank - 1)));
@@ -850,7 +842,9 @@ class mapping final : public map_context {
   list<bool> masked_;
   list<mapped_value> value_;
   list<int> region_of_;
-  list<mapped_region> regions_;
+  list<mapped_region> mapped_regions_;
+  /// Those of the function.
+  region_table regions_;
   /// Of what was collected too late for zeros: the truth values of those that keep it, [iterations ..., lanes], or -1.
   list<int> pending_;
   /// The instruction that is being appended.
@@ -943,11 +937,7 @@ constexpr void mapping::gradient_of_mapped(gradient_context& c) {
   for (int id = 0; id < g.size; ++id) {
     instruction made = g[id];
     if (structure_of(made) == structure::argument || structure_of(made) == structure::result) continue;
-    for (int k = 0; k < made.operand_count; ++k) {
-      int& operand = made.operand_at(k, b.result().further.data());
-      operand = number[operand];
-    }
-    if (made.loop >= 0) made.loop = number[made.loop];
+    renumber(made, number, b.result().further.data());
     number[id] = b.size();
     b.result().code.push_back(made);
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/program/hoist.hpp>
 
@@ -17,8 +18,7 @@ class normalisation {
       : g_(g),
         code_(g.size),
         stand_for_(g.size, -1),
-        next_of_(g.size, -1),
-        end_of_(g.size, -1),
+        regions_(g),
         alive_(g.size, false),
         head_(g.size + 1, -1),
         collected_(g.size, -1),
@@ -102,7 +102,7 @@ class normalisation {
     }
   }
 
-  /// Points operands past aliases, and notes where loops end and which instruction passes a carry on.
+  /// Points operands past aliases.
   constexpr void resolve() {
     for (int id = 0; id < g_.size; ++id) {
       instruction& i = code_[id];
@@ -113,8 +113,7 @@ class normalisation {
       } else if (i.op->facts.passes_operands) {
         become_alias(i, i.operand[0]);
       }
-      if (structure_of(i) == structure::loop_end) {
-        end_of_[i.operand[0]] = id;
+      if (structure_of(i) == structure::region_end) {
         if (i.operand_count > 1) i.operand[1] = stand_for_[i.operand[1]];
         continue;
       }
@@ -128,9 +127,7 @@ class normalisation {
           operand = target;
         }
       }
-      if (structure_of(i) == structure::loop_next) {
-        next_of_[i.operand[0]] = id;
-      } else if (i.operand_count == 1 && is_alias(id)) {
+      if (i.operand_count == 1 && is_alias(id)) {
         if (!stays_.empty() && stays_[id]) {
           i.op = &ops::copy;
         } else {
@@ -144,7 +141,7 @@ class normalisation {
   /// differentiate.
   static constexpr void become_alias(instruction& i, int operand) {
     instruction alias = builder::make(ops::stop_gradient, i.type, i.shape, operand);
-    alias.loop = i.loop;
+    alias.region = i.region;
     alias.where = i.where;
     alias.label = i.label;
     i = alias;
@@ -153,9 +150,10 @@ class normalisation {
   /// True if the alias stays, as a copy. A stack or sum collects values of its own loop, not of the outside; and a
   /// carry that is passed on as another one would be overwritten on the way.
   [[nodiscard]] constexpr bool needs_own_buffer(const instruction& i, int k, int target) const {
-    if (is_collected(i)) return code_[target].loop != code_[i.operand[0]].loop;
-    return structure_of(i) == structure::loop_next && k == 1 && structure_of(code_[target]) == structure::loop_carry &&
-           code_[target].loop == i.loop && target != i.operand[0];
+    if (is_collected(i)) return code_[target].region != code_[i.operand[0]].region;
+    return structure_of(i) == structure::region_yield && k == 1 &&
+           structure_of(code_[target]) == structure::region_parameter && code_[target].region == i.region &&
+           target != i.operand[0];
   }
 
   constexpr void bypass(int id, int target) {
@@ -191,11 +189,13 @@ class normalisation {
       work_.pop_back();
       const instruction& i = code_[id];
       for (int k = 0; k < i.operand_count; ++k) want(i.operand_at(k, further()));
-      if (i.loop >= 0) want(i.loop);
-      if (structure_of(i) == structure::loop_begin && code_[end_of_[id]].operand_count > 1)
-        want(code_[end_of_[id]].operand[1]);
+      if (i.region >= 0) want(i.region);
+      if (structure_of(i) == structure::region_begin) {
+        const instruction& end = code_[regions_.beginning_at(id).last];
+        if (end.operand_count > 1) want(end.operand[1]);
+      }
       for (int next = id + 1; next < g_.size && is_further_result(code_[next]); ++next) want(next);
-      if (structure_of(i) == structure::loop_carry && next_of_[id] >= 0) want(next_of_[id]);
+      if (structure_of(i) == structure::region_parameter && regions_.yield_of(id) >= 0) want(regions_.yield_of(id));
     }
   }
 
@@ -205,11 +205,11 @@ class normalisation {
       if (!alive_[id]) continue;
       const instruction& i = code_[id];
       if (is_collected(i)) {
-        int& head = collected_[code_[i.operand[0]].loop];
+        int& head = collected_[code_[i.operand[0]].region];
         following_[id] = head;
         head = id;
       } else {
-        int& head = head_[i.loop < 0 ? g_.size : i.loop];
+        int& head = head_[i.region < 0 ? g_.size : i.region];
         following_[id] = head;
         head = id;
       }
@@ -227,35 +227,32 @@ class normalisation {
         looks_.push_back(id);
         continue;
       }
-      if (structure_of(code_[id]) != structure::loop_begin) {
+      if (structure_of(code_[id]) != structure::region_begin) {
         emit(id);
         continue;
       }
-      emit_region(cursor, end_of_[id]);
+      const int end = regions_.beginning_at(id).last;
+      emit_region(cursor, end);
       emit(id);
       int body = head_[id];
       emit_region(body, g_.size);
       emit_looks(id);
-      emit(end_of_[id]);
+      emit(end);
       for (int c = collected_[id]; c >= 0; c = following_[c]) emit(c);
     }
   }
 
   /// The last of those listed, which are those of this loop.
-  constexpr void emit_looks(int loop) {
+  constexpr void emit_looks(int region) {
     int first = looks_.size();
-    while (first > 0 && code_[looks_[first - 1]].loop == loop) --first;
+    while (first > 0 && code_[looks_[first - 1]].region == region) --first;
     for (int n = first; n < looks_.size(); ++n) emit(looks_[n]);
     looks_.resize(first);
   }
 
   constexpr void emit(int id) {
     instruction& i = code_[id];
-    for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = i.operand_at(k, further());
-      operand = number_[operand];
-    }
-    if (i.loop >= 0) i.loop = number_[i.loop];
+    renumber(i, number_, further());
     number_[id] = result_.code.push_back(i);
   }
 
@@ -263,8 +260,7 @@ class normalisation {
   list<instruction> code_;
   /// The value that users of an instruction read instead: the instruction itself, or the value that it is an alias of.
   list<int> stand_for_;
-  list<int> next_of_;
-  list<int> end_of_;
+  region_table regions_;
   list<bool> alive_;
   /// Aliases that become copies; empty if there are none.
   list<bool> stays_;
@@ -286,8 +282,8 @@ class normalisation {
 ///    used, a carry if its last value or its use in the body is;
 ///  - `stop_gradient`, and ops that change neither shape nor type, are passed by;
 ///  - loop-invariant code is before its loop, see `hoist`;
-///  - each `loop_stack` and `loop_sum` comes directly after the `loop_end` of its value's loop;
-///  - between a `loop_begin` and its `loop_end` are only instructions of that loop or of loops inside it.
+///  - each `loop_stack` and `loop_sum` comes directly after the `region_end` of its value's loop;
+///  - between a `region_begin` and its `region_end` are only instructions of that loop or of loops inside it.
 /// Annotations keep their numbers. A label moves on to the value it named.
 [[nodiscard]] constexpr graph normalise(graph_view g) { return detail::normalisation(g).run(); }
 

@@ -51,7 +51,7 @@ class row_recomputation {
   /// Scores of one shape in one loop (or outside of all).
   struct score_space {
     extents shape;
-    int loop = -1;
+    int region = -1;
     /// A product reads some of them.
     bool is_used = false;
   };
@@ -72,7 +72,7 @@ class row_recomputation {
   /// Whether a product reads scores of a space, for a few rows at a time.
   [[nodiscard]] constexpr bool is_row_reader(int id, int space) const {
     const instruction& i = g_[id];
-    if (!i.op->facts.contracts || i.loop != spaces_[space].loop) return false;
+    if (!i.op->facts.contracts || i.region != spaces_[space].region) return false;
     const int scores = space_[i.operand[0]] == space ? 0 : 1;
     if (!(g_[i.operand[scores]].shape == spaces_[space].shape)) return false;
     return row_product_of(g_, id, scores).role != row_role::none;
@@ -82,7 +82,7 @@ class row_recomputation {
     const instruction& i = g_[id];
     int space = -1;
     for (int k = 0; k < i.operand_count && space < 0; ++k) space = space_[g_.operand_at(i, k)];
-    const bool is_step = space >= 0 && i.loop == spaces_[space].loop && is_row_step(id, spaces_[space].shape);
+    const bool is_step = space >= 0 && i.region == spaces_[space].region && is_row_step(id, spaces_[space].shape);
     const bool reads = space >= 0 && !is_step && is_row_reader(id, space);
     for (int k = 0; k < i.operand_count; ++k) {
       const int o = g_.operand_at(i, k);
@@ -97,14 +97,14 @@ class row_recomputation {
     } else if (is_step) {
       space_[id] = space;
     } else if (i.op->facts.contracts && makes_scores(g_, id)) {
-      space_[id] = find_space(g_[id].shape, i.loop);
+      space_[id] = find_space(g_[id].shape, i.region);
     }
   }
-  constexpr int find_space(const extents& shape, int loop) {
+  constexpr int find_space(const extents& shape, int region) {
     for (int s = 0; s < spaces_.size(); ++s) {
-      if (spaces_[s].shape == shape && spaces_[s].loop == loop) return s;
+      if (spaces_[s].shape == shape && spaces_[s].region == region) return s;
     }
-    return spaces_.push_back({shape, loop, false});
+    return spaces_.push_back({shape, region, false});
   }
 
   constexpr void append(int id) {
@@ -115,7 +115,7 @@ class row_recomputation {
       operand = is_row ? at_level(operand, level_[id]) : number_[operand];
     }
     sink_masks(i, id);
-    if (i.loop >= 0) i.loop = number_[i.loop];
+    if (i.region >= 0) i.region = number_[i.region];
     number_[id] = result_.code.push_back(i);
   }
 
@@ -135,7 +135,7 @@ class row_recomputation {
     }
     i.label = nullptr;
     sink_masks(i, id);
-    if (i.loop >= 0) i.loop = number_[i.loop];
+    if (i.region >= 0) i.region = number_[i.region];
     const int made = result_.code.push_back(i);
     copies_.push_back({id, level, made});
     return made;
@@ -196,7 +196,7 @@ class row_recomputation {
     i.annotation = reader.annotation;
     i.label = nullptr;
     // The reader's own loop is renumbered after this.
-    i.loop = reader.loop >= 0 ? number_[reader.loop] : -1;
+    i.region = reader.region >= 0 ? number_[reader.region] : -1;
     return result_.code.push_back(i);
   }
 
@@ -219,7 +219,7 @@ class row_recomputation {
         operand = at[operand];
       }
       at[id] = kept;
-      if (i.loop >= 0) i.loop = at[i.loop];
+      if (i.region >= 0) i.region = at[i.region];
       result_.code[kept++] = i;
     }
     while (result_.code.size() > kept) result_.code.pop_back();

@@ -130,7 +130,8 @@ class layout_refinement : layout_prices {
       const structure part = structure_of(reader);
       if (part != structure::none && operand_moved_by(reader) < 0) return false;
       // It is only added to: its terms may stay partial in the loop, which costs less than is known here.
-      if (part == structure::loop_next && reader.operand[1] == value && is_added_to(reader.operand[0])) return false;
+      if (part == structure::region_yield && yielded_by(reader) == value && is_added_to(parameter_of(reader)))
+        return false;
       // The layout that another value is to have.
       if (reader.operand_count == 2 && reader.operand[1] == value && propagation_step::copies_layout(reader))
         return false;
@@ -154,18 +155,18 @@ class layout_refinement : layout_prices {
       int reader = -1;
       for (int at = state_.first[value]; at >= 0; at = state_.next[at]) {
         const int id = state_.reader[at];
-        if (structure_of(g_[id]) == structure::loop_next && g_[id].operand[1] != value) continue;
+        if (structure_of(g_[id]) == structure::region_yield && yielded_by(g_[id]) != value) continue;
         if (reader >= 0) return false;
         reader = id;
       }
       if (reader < 0) return false;
       const instruction& i = g_[reader];
       const structure part = structure_of(i);
-      if (part == structure::loop_next) return has_partials && i.operand[0] == carry;
-      if (part == structure::loop_carry) {
+      if (part == structure::region_yield) return has_partials && parameter_of(i) == carry;
+      if (part == structure::region_parameter) {
         if (!is_added_to(reader)) return false;
-        const int next = read_as(structure::loop_next, reader);
-        value = next < 0 ? -1 : read_as(structure::loop_result, next);
+        const int next = read_as(structure::region_yield, reader);
+        value = next < 0 ? -1 : read_as(structure::region_result, next);
         has_partials = true;
         continue;
       }
@@ -182,7 +183,7 @@ class layout_refinement : layout_prices {
   /// Whether a value is a sum over something that is split now, or linear in one; a loop's result is taken for one.
   [[nodiscard]] constexpr bool may_be_partial(int value, int depth) const {
     const instruction& i = g_[value];
-    if (reads_loop(structure_of(i))) return true;
+    if (reads_region(structure_of(i))) return true;
     if (structure_of(i) != structure::none) return false;
     if (depth == most_depth || of_[value].unreduced != 0) return true;
     if (i.operand_count == 0 || i.op->factors == nullptr) return false;
@@ -197,9 +198,9 @@ class layout_refinement : layout_prices {
   constexpr void note_carry(int value) {
     if (structure_of(g_[value]) == structure::none) return;
     int carry = value;
-    if (structure_of(g_[carry]) == structure::loop_result) carry = g_[carry].operand[0];
-    if (structure_of(g_[carry]) == structure::loop_next) carry = g_[carry].operand[0];
-    if (structure_of(g_[carry]) != structure::loop_carry || carries_.size() == most_carries_tried) return;
+    if (structure_of(g_[carry]) == structure::region_result) carry = yield_of_result(g_[carry]);
+    if (structure_of(g_[carry]) == structure::region_yield) carry = parameter_of(g_[carry]);
+    if (structure_of(g_[carry]) != structure::region_parameter || carries_.size() == most_carries_tried) return;
     for (const int known : carries_) {
       if (known == carry) return;
     }
@@ -210,10 +211,10 @@ class layout_refinement : layout_prices {
   }
   [[nodiscard]] constexpr bool is_free_carry(int carry) const {
     if (of_[carry].unreduced != 0 || (!keeps_terms_.empty() && keeps_terms_[carry])) return false;
-    const int next = read_as(structure::loop_next, carry);
+    const int next = read_as(structure::region_yield, carry);
     if (next < 0 || is_added_to(carry) || !is_open(carry)) return false;
     for (int at = state_.first[next]; at >= 0; at = state_.next[at]) {
-      if (structure_of(g_[state_.reader[at]]) == structure::loop_result && !is_open(state_.reader[at])) return false;
+      if (structure_of(g_[state_.reader[at]]) == structure::region_result && !is_open(state_.reader[at])) return false;
     }
     return true;
   }
@@ -259,7 +260,7 @@ class layout_refinement : layout_prices {
     at.trial = 0;
   }
   [[nodiscard]] constexpr bool is_like(int one, int other) const {
-    return g_[one].loop == g_[other].loop && g_[one].shape == g_[other].shape && of_[one].same_layout(of_[other]);
+    return g_[one].region == g_[other].region && g_[one].shape == g_[other].shape && of_[one].same_layout(of_[other]);
   }
   /// Adds a carry and what has its layout.
   constexpr void add_tried(int carry) {
@@ -267,10 +268,10 @@ class layout_refinement : layout_prices {
     added.is_tried = true;
     added.value = carry;
     values_.push_back(added);
-    added.value = read_as(structure::loop_next, carry);
+    added.value = read_as(structure::region_yield, carry);
     values_.push_back(added);
     for (int at = state_.first[added.value]; at >= 0; at = state_.next[at]) {
-      if (structure_of(g_[state_.reader[at]]) != structure::loop_result) continue;
+      if (structure_of(g_[state_.reader[at]]) != structure::region_result) continue;
       layout_candidate result = added;
       result.value = state_.reader[at];
       values_.push_back(result);
@@ -352,7 +353,7 @@ class layout_refinement : layout_prices {
         int looks = 0;
         for (int at = state_.first[operand]; at >= 0 && looks < most_others; at = state_.next[at], ++looks) {
           const int reader = state_.reader[at];
-          if (others_.size() == most_others || g_[reader].loop != g_[c.value].loop) continue;
+          if (others_.size() == most_others || g_[reader].region != g_[c.value].region) continue;
           if (!has(around, reader) && !has(others_, reader) && moves_something(reader)) others_.push_back(reader);
         }
       }
@@ -371,14 +372,14 @@ class layout_refinement : layout_prices {
     bool is_found = false;
     while (value >= 0 && chain.size() < most_depth) {
       const int n = index_of(value);
-      if (n < 0 || g_[value].op->spread != propagation::elementwise || g_[value].loop != from.loop) return false;
+      if (n < 0 || g_[value].op->spread != propagation::elementwise || g_[value].region != from.region) return false;
       if (!chain.empty() && values_[n].readers > 1) return false;
       chain.push_back(value);
       int next = -1;
       for (int k = 0; k < g_[value].operand_count; ++k) {
         const int operand = g_.operand_at(g_[value], k);
         if (!(g_[operand].shape == g_[value].shape)) continue;
-        is_found = is_found || is_among(moves, operand, from.loop, from.at);
+        is_found = is_found || is_among(moves, operand, from.region, from.at);
         const int at = index_of(operand);
         if (at < 0) continue;
         if (g_[operand].operand_count > 0) {
@@ -428,7 +429,7 @@ class layout_refinement : layout_prices {
       add_operands(value);
       for (int at = state_.first[value]; at >= 0; at = state_.next[at]) {
         add(state_.reader[at]);
-        if (is_searchable(state_.reader[at]) || structure_of(g_[state_.reader[at]]) == structure::loop_next)
+        if (is_searchable(state_.reader[at]) || structure_of(g_[state_.reader[at]]) == structure::region_yield)
           add_operands(state_.reader[at]);
       }
     }

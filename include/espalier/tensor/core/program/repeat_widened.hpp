@@ -71,7 +71,7 @@ class widened_repetition {
       // An operand of another kind of op is in memory anyway.
       for (int k = 0; k < g_[id].operand_count; ++k) {
         const int o = g_.operand_at(g_[id], k);
-        if (g_[id].loop != g_[o].loop || s_.launch_of[id] < 0 || !s_.launches[s_.launch_of[id]].fused)
+        if (g_[id].region != g_[o].region || s_.launch_of[id] < 0 || !s_.launches[s_.launch_of[id]].fused)
           may_repeat_[o] = false;
       }
     }
@@ -116,11 +116,7 @@ class widened_repetition {
   }
   constexpr void append(int id) {
     instruction i = g_[id];
-    for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = i.operand_at(k, result_.further.data());
-      operand = number_[operand];
-    }
-    if (i.loop >= 0) i.loop = number_[i.loop];
+    renumber(i, number_, result_.further.data());
     number_[id] = result_.code.push_back(i);
   }
 

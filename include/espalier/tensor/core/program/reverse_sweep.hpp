@@ -52,7 +52,7 @@ constexpr int repeat_reader(builder& b, loop_reversal& level, int id) {
   if (level.find(id) >= 0) return level.find(id);
   instruction made = b[id];
   made.operand[0] = repeat_reader(b, level, made.operand[0]);
-  made.loop = b[b[made.operand[0]].loop].loop;
+  made.region = b[b[made.operand[0]].region].region;
   made.label = nullptr;
   return level.note(id, b.result().code.push_back(made));
 }
@@ -61,13 +61,13 @@ constexpr int repeat_reader(builder& b, loop_reversal& level, int id) {
 /// which may be further out than the one being built; `normalise` moves it there.
 constexpr int reach(builder& b, loop_reversal& innermost, int id) {
   loop_reversal* level = &innermost;
-  while (level != nullptr && b[id].loop != level->forward) level = level->outer;
+  while (level != nullptr && b[id].region != level->forward) level = level->outer;
   if (level == nullptr) return id;
   if (level->find(id) >= 0) return level->find(id);
   instruction original = b[id];
-  if (level->recompute && reads_loop(structure_of(original))) return repeat_reader(b, *level, id);
-  const int building = b.loop;
-  b.loop = level->reverse;
+  if (level->recompute && reads_region(structure_of(original))) return repeat_reader(b, *level, id);
+  const int building = b.region;
+  b.region = level->reverse;
   original.label = nullptr;
   const bool repeat = level->recompute || cheaper_to_repeat(b, id) || level->is_fixed(id);
   // (After the instructions of a body comes at least the end of its loop.)
@@ -79,17 +79,18 @@ constexpr int reach(builder& b, loop_reversal& innermost, int id) {
       next.label = nullptr;
       level->note(first, b.append(next));
     }
-    b.loop = building;
+    b.region = building;
     return level->find(id);
   }
   const int made = repeat ? b.append(original) : emit::loop_slice(b, emit::loop_stack(b, id));
-  b.loop = building;
+  b.region = building;
   return level->note(id, made);
 }
 
 /// The reverse sweep (reverse-mode differentiation) over a graph under construction.
 class reverse_sweep {
  public:
+  /// @param size the number of instructions through which it goes
   constexpr reverse_sweep(builder& target, int size) : b_(target), cotangent_(size, -1), active_(size, false) {}
 
   constexpr void want(int id) { active_[id] = true; }
@@ -107,7 +108,8 @@ class reverse_sweep {
           depends = depends || active_[k < inline_operands ? i.operand[k] : b_.operand_at(i, k)];
         if (!depends) continue;
         active_[id] = true;
-        if (structure_of(i) == structure::loop_next && !active_[i.operand[0]]) active_[i.operand[0]] = changed = true;
+        if (structure_of(i) == structure::region_yield && !active_[parameter_of(i)])
+          active_[parameter_of(i)] = changed = true;
       }
     }
   }
@@ -127,18 +129,18 @@ class reverse_sweep {
     for (int id = end - 1; id >= begin; --id) {
       if (!belongs(id)) continue;
       const op_info* const op = b_[id].op;
-      if (op->facts.part == structure::loop_end) {
+      if (op->facts.part == structure::region_end) {
         const int start = b_[id].operand[0];
-        reverse_loop(start, id);
+        reverse_region(start, id);
         run(start + 1, id);
         id = start;
         continue;
       }
       // Carries, results, stacks and sums are handled with the loop they belong to.
-      if (!active_[id] || op->facts.part == structure::loop_carry || reads_loop(op->facts.part) ||
+      if (!active_[id] || op->facts.part == structure::region_parameter || reads_region(op->facts.part) ||
           op->facts.is_further_result || (cotangent_[id] < 0 && !has_cotangent(id)))
         continue;
-      if (op->facts.part == structure::loop_slice && forward_loop_ >= 0) {
+      if (op->facts.part == structure::loop_slice && forward_region_ >= 0) {
         reads_.push_back({b_[id].operand[0], cotangent_[id]});
       } else {
         visit(id);
@@ -147,6 +149,16 @@ class reverse_sweep {
   }
 
  private:
+  /// Found when the first region is met: many sweeps meet none.
+  [[nodiscard]] constexpr const region& beginning_at(int begin) {
+    if (regions_.size() == 0) {
+      graph_view through = b_.result();
+      through.size = cotangent_.size();
+      regions_ = region_table(through);
+    }
+    return regions_.beginning_at(begin);
+  }
+
   struct outside_term {
     int id = -1;
     int value = -1;
@@ -155,10 +167,10 @@ class reverse_sweep {
   /// True if the instruction belongs to the body that is being reversed. If no loop is being reversed, all instructions
   /// belong, except the bodies of finished loops.
   [[nodiscard]] constexpr bool belongs(int id) const {
-    if (forward_loop_ >= 0) return b_[id].loop == forward_loop_;
-    int open = b_.loop;
-    while (open >= 0 && open != b_[id].loop) open = b_[open].loop;
-    return open == b_[id].loop;
+    if (forward_region_ >= 0) return b_[id].region == forward_region_;
+    int open = b_.region;
+    while (open >= 0 && open != b_[id].region) open = b_[open].region;
+    return open == b_[id].region;
   }
 
   [[nodiscard]] constexpr bool has_several_results(int id) const {
@@ -192,7 +204,7 @@ class reverse_sweep {
 
   constexpr void add_to(int id, int value) {
     if (!active_[id]) return;
-    if (b_[id].loop != forward_loop_ && forward_loop_ >= 0) {
+    if (b_[id].region != forward_region_ && forward_region_ >= 0) {
       // A value from outside the loop: the terms of one iteration are added up first, those of all iterations later.
       for (outside_term& term : outside_) {
         if (term.id == id) {
@@ -209,29 +221,24 @@ class reverse_sweep {
   constexpr int zeros_like(int id) { return emit::constant_like(b_, id, 0); }
 
   /// Builds the reverse of the loop [begin, end].
-  constexpr void reverse_loop(int begin, int end) {
-    list<int> next;
-    bool any = false;
-    for (int id = begin + 1; id < end; ++id) {
-      if (structure_of(b_[id]) == structure::loop_next && b_[id].loop == begin) next.push_back(id);
-    }
+  constexpr void reverse_region(int begin, int end) {
+    const region& original = beginning_at(begin);
+    const list<int>& next = original.yields;
     list<int> from_result(next.size(), -1);
     list<outside_term> collected;
-    for (int id = end + 1; id < cotangent_.size(); ++id) {
+    bool any = false;
+    for (const int id : original.results) {
       if (cotangent_[id] < 0) continue;
-      const int source = b_[id].operand[0];
-      if (structure_of(b_[id]) == structure::loop_result) {
-        for (int k = 0; k < next.size(); ++k) {
-          if (next[k] == source) from_result[k] = id;
-        }
-      } else if (collects(structure_of(b_[id])) && b_[source].loop == begin) {
-        collected.push_back({id, source});
-        any = true;
+      any = true;
+      for (int k = 0; k < next.size(); ++k) {
+        if (next[k] == yield_of_result(b_[id])) from_result[k] = id;
       }
     }
-    for (const int id : from_result) any = any || id >= 0;
-    if (!any) return;
-    const loop_attributes forward = attributes_of<loop_attributes>(b_[begin]);
+    for (const int id : original.collected) {
+      if (cotangent_[id] >= 0) collected.push_back({id, b_[id].operand[0]});
+    }
+    if (!any && collected.empty()) return;
+    const region_attributes forward = attributes_of<region_attributes>(b_[begin]);
     if (forward.kind == region_kind::until) {
       b_.note(failed<why::while_loop_has_no_gradient<>>(b_[begin].where));
       return;
@@ -255,23 +262,23 @@ class reverse_sweep {
     reversal.recompute = forward.recompute || forward.kind == region_kind::branch;
     reversal.fixed = fixed_values(begin, end);
     reversal.outer = b_.substitution_state();
-    const int surrounding_loop = forward_loop_;
+    const int surrounding_region = forward_region_;
     list<outside_term> surrounding_terms;
     list<outside_term> surrounding_reads;
     surrounding_terms.swap(outside_);
     surrounding_reads.swap(reads_);
     for (int& one : initial) one = available_outside(one);
 
-    begin_reverse(begin, end, forward);
-    reversal.reverse = b_.loop;
+    begin_reverse(original, forward);
+    reversal.reverse = b_.region;
     list<int> carry;
-    for (const int id : initial) carry.push_back(emit::loop_carry(b_, id));
+    for (const int id : initial) carry.push_back(emit::region_parameter(b_, id));
     b_.substitute(reach, &reversal);
-    forward_loop_ = begin;
-    if (reversal.recompute) repeat_body(begin, end, reversal);
+    forward_region_ = begin;
+    if (reversal.recompute) repeat_body(original, reversal);
 
     for (int k = 0; k < carried.size(); ++k) {
-      const int value = b_[next[carried[k]]].operand[1];
+      const int value = yielded_by(b_[next[carried[k]]]);
       add_to(value, carry[k]);
     }
     for (int k = 0; k < collected.size(); ++k) {
@@ -282,9 +289,9 @@ class reverse_sweep {
     b_.at(b_[begin].where);
     list<int> passed;
     for (int k = 0; k < carried.size(); ++k) {
-      const int forward_carry = b_[next[carried[k]]].operand[0];
+      const int forward_carry = parameter_of(b_[next[carried[k]]]);
       const int value = cotangent_[forward_carry] >= 0 ? cotangent_[forward_carry] : zeros_like(forward_carry);
-      passed.push_back(emit::loop_next(b_, carry[k], value));
+      passed.push_back(emit::region_yield(b_, carry[k], value));
     }
     list<outside_term> terms;
     list<outside_term> reads;
@@ -293,32 +300,31 @@ class reverse_sweep {
     for (outside_term& term : terms) term.value = emit::own(b_, term.value);
     for (outside_term& read : reads) read.value = emit::own(b_, read.value);
     b_.substitute(reversal.outer == nullptr ? nullptr : reach, reversal.outer);
-    forward_loop_ = surrounding_loop;
+    forward_region_ = surrounding_region;
     outside_.swap(surrounding_terms);
     reads_.swap(surrounding_reads);
-    emit::loop_end(b_);
+    emit::region_end(b_);
 
     for (int k = 0; k < carried.size(); ++k) {
-      const int init = b_[b_[next[carried[k]]].operand[0]].operand[0];
-      add_to(init, emit::loop_result(b_, passed[k]));
+      const int init = initial_of(b_[parameter_of(b_[next[carried[k]]])]);
+      add_to(init, emit::region_result(b_, passed[k]));
     }
     for (const outside_term& read : reads) add_to(read.id, emit::loop_stack(b_, read.value));
     for (const outside_term& term : terms) add_to(term.id, emit::loop_sum(b_, term.value));
   }
 
-  /// The reverse runs as often as the loop [begin, end] has run.
-  constexpr void begin_reverse(int begin, int end, const loop_attributes& forward) {
-    loop_attributes reverse{.iterations = forward.iterations, .reverse = !forward.reverse, .kind = forward.kind};
-    int entry = is_counted(forward) ? -1 : b_[begin].operand[0];
+  /// The reverse runs as often as the region has run.
+  constexpr void begin_reverse(const region& original, const region_attributes& forward) {
+    region_attributes reverse{.iterations = forward.iterations, .reverse = !forward.reverse, .kind = forward.kind};
+    int entry = original.entry;
     if (forward.kind == region_kind::until_or_at_most) {
       reverse.kind = region_kind::up_to;
-      for (int id = end + 1; id < b_.size(); ++id) {
-        // The first carry counts.
-        if (structure_of(b_[id]) == structure::loop_result && b_[b_[id].operand[0]].operand[0] == begin + 1) entry = id;
-      }
+      // The first parameter counts.
+      const int count = regions_.result_of(regions_.yield_of(original.parameters[0]));
+      if (count >= 0) entry = count;
     }
     if (entry >= 0) entry = available_outside(entry);
-    emit::loop_begin(b_, reverse, entry, static_cast<int>(branch_number(b_[begin])));
+    emit::region_begin(b_, reverse, entry, static_cast<int>(branch_number(b_[original.first])));
   }
 
   /// Returns the values of the body [begin, end] that depend on nothing that changes from one iteration to the next.
@@ -326,10 +332,10 @@ class reverse_sweep {
     list<bool> fixed(end - begin, false);
     for (int id = begin + 1; id < end; ++id) {
       const instruction& i = b_[id];
-      bool is_fixed = i.loop == begin && !i.op->facts.bound_to_loop;
+      bool is_fixed = i.region == begin && !i.op->facts.bound_to_region;
       for (int k = 0; k < i.operand_count; ++k) {
         const int o = k < inline_operands ? i.operand[k] : b_.operand_at(i, k);
-        is_fixed = is_fixed && (b_[o].loop != begin || (o < end && fixed[o - begin]));
+        is_fixed = is_fixed && (b_[o].region != begin || (o < end && fixed[o - begin]));
       }
       fixed[id - begin] = is_fixed;
     }
@@ -341,16 +347,14 @@ class reverse_sweep {
   }
 
   /// Recomputation: the forward body once more, on the carry that was kept; what no gradient reads is dropped later.
-  constexpr void repeat_body(int begin, int end, loop_reversal& reversal) {
-    for (int id = begin + 1; id < end; ++id) {
-      if (b_[id].loop != begin || structure_of(b_[id]) != structure::loop_carry) continue;
-      reversal.recompute = false;
-      reach(b_, reversal, id);
-      reversal.recompute = true;
-    }
-    for (int id = begin + 1; id < end; ++id) {
-      if (b_[id].loop != begin || structure_of(b_[id]) == structure::loop_next || b_[id].op->facts.looks) continue;
-      if (structure_of(b_[id]) == structure::loop_begin) {
+  constexpr void repeat_body(const region& original, loop_reversal& reversal) {
+    reversal.recompute = false;
+    for (const int id : original.parameters) reach(b_, reversal, id);
+    reversal.recompute = true;
+    for (int id = original.first + 1; id < original.last; ++id) {
+      if (b_[id].region != original.first || structure_of(b_[id]) == structure::region_yield || b_[id].op->facts.looks)
+        continue;
+      if (structure_of(b_[id]) == structure::region_begin) {
         id = repeat_loop(id, reversal);
       } else {
         reach(b_, reversal, id);
@@ -358,40 +362,48 @@ class reverse_sweep {
     }
   }
 
+  /// Whether it says how often a loop has run that tells it by its first parameter: a gradient of the loop reads it.
+  [[nodiscard]] constexpr bool is_count(const instruction& i) {
+    if (structure_of(i) != structure::region_result) return false;
+    const instruction& yield = b_[yield_of_result(i)];
+    const region& of = beginning_at(yield.region);
+    return of.kind == region_kind::until_or_at_most && parameter_of(yield) == of.parameters[0];
+  }
+
   /// Copies a loop inside the repeated body and returns its end. Results, stacks and sums follow where they are read.
   constexpr int repeat_loop(int begin, loop_reversal& reversal) {
-    for (int id = begin;; ++id) {
+    const int end = beginning_at(begin).last;
+    for (int id = begin; id <= end; ++id) {
       instruction i = b_[id];
       // An instruction here that belongs to a loop further out has been computed there, and is not repeated.
-      const bool belongs = i.loop == reversal.forward || (i.loop >= 0 && reversal.find(i.loop) >= 0);
-      if (reads_loop(structure_of(i)) || !belongs || i.op->facts.looks) continue;
+      const bool belongs = i.region == reversal.forward || (i.region >= 0 && reversal.find(i.region) >= 0);
+      if ((reads_region(structure_of(i)) && !is_count(i)) || !belongs || i.op->facts.looks) continue;
       list<int> operands;
       for (int k = 0; k < i.operand_count; ++k) {
         int operand = b_.operand_at(i, k);
-        const bool reads = reads_loop(structure_of(b_[operand])) && b_[operand].loop >= 0;
+        const bool reads = reads_region(structure_of(b_[operand])) && b_[operand].region >= 0;
         if (reversal.find(operand) >= 0) {
           operand = reversal.find(operand);
-        } else if (reads && reversal.find(b_[operand].loop) >= 0) {
+        } else if (reads && reversal.find(b_[operand].region) >= 0) {
           operand = repeat_reader(b_, reversal, operand);
         }
         operands.push_back(operand);
       }
-      b_.loop = i.loop == reversal.forward ? reversal.reverse : reversal.find(i.loop);
+      b_.region = i.region == reversal.forward ? reversal.reverse : reversal.find(i.region);
       b_.where = i.where;
       i.label = nullptr;
       reversal.note(id, b_.append(i, operands.data(), operands.size()));
-      if (structure_of(i) == structure::loop_end && b_[id].operand[0] == begin) {
-        b_.loop = reversal.reverse;
-        return id;
-      }
     }
+    b_.region = reversal.reverse;
+    return end;
   }
 
   builder& b_;
+  region_table regions_;
   list<int> cotangent_;
   list<bool> active_;
   /// The forward loop whose body is being reversed, and the terms for values outside it.
-  int forward_loop_ = -1;
+  int forward_region_ = -1;
   list<outside_term> outside_;
   /// The slices of stacked tensors that the body reads, with their cotangents.
   list<outside_term> reads_;
@@ -411,7 +423,7 @@ struct cotangent_of {
 constexpr int pull_back(builder& b, const detail::list<cotangent_of>& seeds, const int* wanted, int count,
                         int* gradients) {
   const int end = b.size();
-  hoist(b.result().code, b.result().further.data(), b.loop);
+  hoist(b.result().code, b.result().further.data(), b.region);
   detail::reverse_sweep sweep(b, end);
   for (int i = 0; i < count; ++i) sweep.want(wanted[i]);
   sweep.mark(0, end);

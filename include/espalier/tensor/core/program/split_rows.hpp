@@ -103,13 +103,13 @@ class split_row_preparation {
   /// If `own` is the largest score of each row that a device has, and `all` that of all devices: the exponential that
   /// waits for it; or -1.
   [[nodiscard]] constexpr int waits_for_maximum(int own, int all) const {
-    if (!is_row_reduction(own, reduction::max) || g_[all].loop != g_[own].loop) return -1;
+    if (!is_row_reduction(own, reduction::max) || g_[all].region != g_[own].region) return -1;
     const dtype type = g_[own].type;
     if ((type != dtype::f32 && type != dtype::f64) || g_[own].annotation < 0) return -1;
     const int scores = without_padding(g_[own].operand[0]);
     for (int e = all + 1; e < g_.size && e < all + most_looks; ++e) {
       const instruction& raised = g_[e];
-      if (raised.op->facts.masks != masking::exponential || raised.loop != g_[own].loop) continue;
+      if (raised.op->facts.masks != masking::exponential || raised.region != g_[own].region) continue;
       const instruction& shifted = g_[raised.operand[0]];
       if (shifted.op->facts.masks != masking::difference || shifted.operand[0] != scores) continue;
       if (is_of_rows(shifted.operand[1], shifted.shape) && g_[shifted.operand[1]].operand[0] == all) return e;
@@ -142,7 +142,7 @@ class split_row_preparation {
       if (!g_[dp].op->facts.contracts || !makes_scores(g_, dp) || g_[dp].type != all.type) continue;
       const int p = product.operand[1 - k];
       for (const int x : sums_of_devices_) {
-        if (x <= p || x >= id || g_[x].loop != all.loop || g_[x].type != all.type) continue;
+        if (x <= p || x >= id || g_[x].region != all.region || g_[x].type != all.type) continue;
         if (attributes_of<collective_attributes>(g_[x]).axes != attributes_of<collective_attributes>(all).axes)
           continue;
         const sum_over_features found = matched(dp, p, g_[x].operand[0], x);
@@ -159,7 +159,7 @@ class split_row_preparation {
   /// Whether `product` is p y and `dp` is dx y^T, with the same y and the dimensions of dx and x in one order.
   [[nodiscard]] constexpr sum_over_features matched(int dp, int p, int product, int all) const {
     sum_over_features found;
-    if (!g_[product].op->facts.contracts || g_[dp].loop != g_[all].loop) return found;
+    if (!g_[product].op->facts.contracts || g_[dp].region != g_[all].region) return found;
     for (int scores = 0; scores < 2; ++scores) {
       if (without_padding(g_[product].operand[scores]) != p) continue;
       const row_product of_value = row_product_of(g_, product, scores);
@@ -207,11 +207,7 @@ class split_row_preparation {
   constexpr void append(int id) {
     if (!g_[id].op->facts.travels_along) append_factors();
     instruction i = g_[id];
-    for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = i.operand_at(k, result_.further.data());
-      operand = number_[operand];
-    }
-    if (i.loop >= 0) i.loop = number_[i.loop];
+    renumber(i, number_, result_.further.data());
     if (is_padding_of_scores(id)) {
       number_[id] = fill_padding(id, i.operand[0]);
     } else if (const sum_over_features sum = sum_of_products(id); sum.of_values >= 0) {
@@ -239,7 +235,7 @@ class split_row_preparation {
     i.where = g_[like].where;
     i.origin = g_[like].origin;
     i.annotation = g_[like].annotation;
-    i.loop = g_[like].loop >= 0 ? number_[g_[like].loop] : -1;
+    i.region = g_[like].region >= 0 ? number_[g_[like].region] : -1;
     return result_.code.push_back(i);
   }
   constexpr int append_constant(int like, dtype type, double value) {
@@ -282,7 +278,7 @@ class split_row_preparation {
     own_.push_back({raised, own});
     // In the pass over the rows that finds the maximum, as well as it can.
     for (int sum = raised + 1; sum < g_.size && sum < raised + most_looks; ++sum) {
-      if (!is_row_reduction(sum, reduction::sum) || g_[sum].loop != g_[id].loop ||
+      if (!is_row_reduction(sum, reduction::sum) || g_[sum].region != g_[id].region ||
           without_padding(g_[sum].operand[0]) != raised)
         continue;
       if (g_[sum].operand[0] != raised && !is_padding_of_scores(g_[sum].operand[0])) continue;

@@ -91,7 +91,7 @@ class item_finder {
   /// Launches that only say where something lies.
   [[nodiscard]] bool is_idle(int u) const {
     const instruction& i = t_.code[instruction_of(u)];
-    return !t_.launches[u].fused && !has_kernel(i) && !marks_loop(structure_of(i)) &&
+    return !t_.launches[u].fused && !has_kernel(i) && !marks_region(structure_of(i)) &&
            structure_of(i) != structure::result && collective_index(i.op) < 0;
   }
 

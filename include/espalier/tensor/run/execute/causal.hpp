@@ -83,7 +83,7 @@ class causal_finder {
       if (to.kind != source_kind::memory) continue;
       if (t_.where[to.value].space == memory_space::argument) return false;
       const int root = t_.root[to.value];  // none of what only a row region has, a few rows at a time
-      if (root >= 0 && structure_of(t_.code[root]) == structure::loop_carry) return false;
+      if (root >= 0 && structure_of(t_.code[root]) == structure::region_parameter) return false;
     }
     return true;
   }

@@ -75,8 +75,8 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     give_places();
     find_tails();
     for (int id = 0; id < t.code.size; ++id) {
-      if (structure_of(t.code[id]) == structure::loop_begin) {
-        limit_[static_cast<std::size_t>(id)] = attributes_of<loop_attributes>(t.code[id]).iterations;
+      if (structure_of(t.code[id]) == structure::region_begin) {
+        limit_[static_cast<std::size_t>(id)] = attributes_of<region_attributes>(t.code[id]).iterations;
         iteration(id) = first_iteration(id);
       }
       prepare(id);
@@ -170,7 +170,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
       case memory_space::nowhere: return nullptr;
     }
     const auto where = [this](int other) -> const location& { return t_.where[other]; };
-    const auto iteration = [this](int loop) { return iteration_[static_cast<std::size_t>(loop)]; };
+    const auto iteration = [this](int region) { return iteration_[static_cast<std::size_t>(region)]; };
     return base + w.offset + displaced_by_[static_cast<std::size_t>(id)] + moved_by(w, where, iteration);
   }
 
@@ -220,7 +220,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
       case step_kind::clear: clear_bytes(address(s.target), bytes_of(t_.code[s.target])); break;
       case step_kind::add: add(s.target, s.source); break;
       case step_kind::stack: {
-        const std::int64_t offset = iteration(s.loop) * bytes_of(t_.code[s.source]);
+        const std::int64_t offset = iteration(s.region) * bytes_of(t_.code[s.source]);
         copy(static_cast<char*>(address(s.target)) + offset, address(s.source), s.source);
         break;
       }
@@ -230,22 +230,22 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         }
         break;
       case step_kind::move: communicate(s.target); break;
-      case step_kind::loop_begin: {
-        std::int64_t& limit = limit_[static_cast<std::size_t>(s.loop)];
-        limit = most_iterations(t_.code[s.loop], s.source < 0 ? 0 : whole_number(s.source));
-        iteration(s.loop) = first_iteration(s.loop);
+      case step_kind::region_begin: {
+        std::int64_t& limit = limit_[static_cast<std::size_t>(s.region)];
+        limit = most_iterations(t_.code[s.region], s.source < 0 ? 0 : whole_number(s.source));
+        iteration(s.region) = first_iteration(s.region);
         return limit > 0 ? n + 1 : s.jump;
       }
       case step_kind::loop_test:
         // Of a loop that is not over by then, this iteration is the last.
-        if (whole_number(s.source) == 0) limit_[static_cast<std::size_t>(s.loop)] = 0;
+        if (whole_number(s.source) == 0) limit_[static_cast<std::size_t>(s.region)] = 0;
         break;
-      case step_kind::loop_end: {
-        const bool is_reverse = attributes_of<loop_attributes>(t_.code[s.loop]).reverse;
-        const std::int64_t next = iteration(s.loop) + (is_reverse ? -1 : 1);
-        const bool is_over = next < 0 || next >= limit_[static_cast<std::size_t>(s.loop)];
+      case step_kind::region_end: {
+        const bool is_reverse = attributes_of<region_attributes>(t_.code[s.region]).reverse;
+        const std::int64_t next = iteration(s.region) + (is_reverse ? -1 : 1);
+        const bool is_over = next < 0 || next >= limit_[static_cast<std::size_t>(s.region)];
         // When it begins again, its carries are set before it does.
-        iteration(s.loop) = is_over ? first_iteration(s.loop) : next;
+        iteration(s.region) = is_over ? first_iteration(s.region) : next;
         if (is_over) break;
         return s.jump;
       }
@@ -417,8 +417,8 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   [[nodiscard]] kernels::look_site site_of(int id) const {
     const instruction& i = t_.code[id];
     kernels::look_site site{&i, &t_.mesh, &t_.code.annotations[i.annotation].placement, device_, 0, {}};
-    for (int loop = i.loop; loop >= 0 && site.loops < 4; loop = t_.code[loop].loop) {
-      site.iteration[site.loops++] = iteration_[static_cast<std::size_t>(loop)];
+    for (int region = i.region; region >= 0 && site.loops < 4; region = t_.code[region].region) {
+      site.iteration[site.loops++] = iteration_[static_cast<std::size_t>(region)];
     }
     return site;
   }
@@ -483,9 +483,9 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     }
   }
 
-  [[nodiscard]] std::int64_t first_iteration(int loop) const {
-    const bool is_reverse = attributes_of<loop_attributes>(t_.code[loop]).reverse;
-    return is_reverse ? limit_[static_cast<std::size_t>(loop)] - 1 : 0;
+  [[nodiscard]] std::int64_t first_iteration(int region) const {
+    const bool is_reverse = attributes_of<region_attributes>(t_.code[region]).reverse;
+    return is_reverse ? limit_[static_cast<std::size_t>(region)] - 1 : 0;
   }
   /// The value of an integer or a truth value without dimensions.
   [[nodiscard]] std::int64_t whole_number(int id) const {
@@ -495,7 +495,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
       return static_cast<std::int64_t>(element);
     });
   }
-  [[nodiscard]] std::int64_t& iteration(int loop) { return iteration_[static_cast<std::size_t>(loop)]; }
+  [[nodiscard]] std::int64_t& iteration(int region) { return iteration_[static_cast<std::size_t>(region)]; }
 
   shared_buffer arena_;
   shared_buffer scratch_;

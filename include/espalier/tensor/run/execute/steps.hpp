@@ -27,19 +27,19 @@ enum class step_kind : std::uint8_t {
   clear,
   /// target += source
   add,
-  /// The slice of `target` that belongs to the iteration of loop `loop` = source
+  /// The slice of `target` that belongs to the iteration of region `region` = source
   stack,
   /// target = the part of source that this device keeps
   local_slice,
   /// A collective: target from the sources of all devices
   move,
-  /// The first iteration of loop `loop`; if there is none, execution goes on after the loop, at step `jump`. `source`
+  /// The first iteration of region `region`; if there is none, execution goes on after it, at step `jump`. `source`
   /// says how many there are, or which branch is taken (-1: it is known).
-  loop_begin,
+  region_begin,
   /// There is no next iteration unless `source` is true.
   loop_test,
   /// The next iteration: goes back to step `jump`, if there is one.
-  loop_end,
+  region_end,
 };
 
 struct device_step {
@@ -47,7 +47,7 @@ struct device_step {
   int launch = -1;
   int target = -1;
   int source = -1;
-  int loop = -1;
+  int region = -1;
   int jump = -1;
 };
 
@@ -70,8 +70,8 @@ class step_list {
   [[nodiscard]] int first_of(int launch) const { return first_[static_cast<std::size_t>(launch)]; }
 
  private:
-  void add(step_kind kind, int target = -1, int source = -1, int loop = -1, int jump = -1) {
-    steps_.push_back({kind, launch_, target, source, loop, jump});
+  void add(step_kind kind, int target = -1, int source = -1, int region = -1, int jump = -1) {
+    steps_.push_back({kind, launch_, target, source, region, jump});
   }
 
   void add_launch() {
@@ -87,56 +87,54 @@ class step_list {
       add(step_kind::local_slice, id, i.operand[0]);
     } else if (moves >= 0) {
       add(step_kind::move, id, i.operand[0]);
-    } else if (structure_of(i) == structure::loop_begin) {
-      begin_loop(id);
-    } else if (structure_of(i) == structure::loop_end) {
-      end_loop(i.operand[0]);
+    } else if (structure_of(i) == structure::region_begin) {
+      begin_region(regions_.beginning_at(id));
+    } else if (structure_of(i) == structure::region_end) {
+      end_region(regions_.beginning_at(i.operand[0]));
     } else if (structure_of(i) == structure::result) {
       add_copies();
     }
   }
 
-  void begin_loop(int loop) {
-    const region& of = regions_.beginning_at(loop);
-    for (const int carry : of.parameters) add(step_kind::copy, carry, t_.code[carry].operand[0]);
+  void begin_region(const region& of) {
+    for (const int carry : of.parameters) add(step_kind::copy, carry, initial_of(t_.code[carry]));
     for (const int id : of.collected) {
       if (structure_of(t_.code[id]) == structure::loop_sum || is_read_beyond(id)) add(step_kind::clear, id);
     }
     open_.push_back(size());
-    add(step_kind::loop_begin, -1, of.entry, loop);
+    add(step_kind::region_begin, -1, of.entry, of.first);
   }
 
   /// Whether layers of a stack are read that the iterations have not written: other regions that run as often as this
   /// one read only those that were.
   [[nodiscard]] bool is_read_beyond(int stack) const {
-    if (is_counted(attributes_of<loop_attributes>(t_.code[t_.code[t_.code[stack].operand[0]].loop]))) return false;
+    if (is_counted(attributes_of<region_attributes>(t_.code[t_.code[t_.code[stack].operand[0]].region]))) return false;
     for (int id = stack + 1; id < t_.code.size; ++id) {
       const instruction& i = t_.code[id];
       for (int k = 0; k < i.operand_count; ++k) {
         if (t_.code.operand_at(i, k) != stack) continue;
         if (structure_of(i) != structure::loop_slice) return true;
-        if (is_counted(attributes_of<loop_attributes>(t_.code[i.loop]))) return true;
+        if (is_counted(attributes_of<region_attributes>(t_.code[i.region]))) return true;
       }
     }
     return false;
   }
 
   /// The iteration's values go to stacks and sums before the carries change.
-  void end_loop(int loop) {
-    const region& of = regions_.beginning_at(loop);
+  void end_region(const region& of) {
     for (const int id : of.collected) {
       const int value = t_.code[id].operand[0];
       if (structure_of(t_.code[id]) == structure::loop_sum) {
         add(step_kind::add, id, value);
       } else if (t_.copied[id]) {
-        add(step_kind::stack, id, value, loop);
+        add(step_kind::stack, id, value, of.first);
       }
     }
-    if (of.goes_on >= 0) add(step_kind::loop_test, -1, of.goes_on, loop);
+    if (of.goes_on >= 0) add(step_kind::loop_test, -1, of.goes_on, of.first);
     add_copies();
     const int begin = open_.back();
     open_.pop_back();
-    add(step_kind::loop_end, -1, -1, loop, begin + 1);
+    add(step_kind::region_end, -1, -1, of.first, begin + 1);
     steps_[static_cast<std::size_t>(begin)].jump = size();
   }
 

@@ -243,11 +243,11 @@ class layout_alternatives {
       instruction i = traced_[id];
       for (int k = 0; k < i.operand_count; ++k)
         i.operand_at(k, changed.further.data()) = shifted(i.operand_at(k, changed.further.data()), id);
-      if (i.loop > value) ++i.loop;
+      if (i.region > value) ++i.region;
       changed.code.push_back(i);
       if (id != value) continue;
       instruction annotation = builder::make(ops::shard, i.type, i.shape, value);
-      annotation.loop = i.loop;
+      annotation.region = i.region;
       annotation.where = i.where;
       annotation.annotation = changed.annotations.push_back({i.shape, placement});
       changed.code.push_back(annotation);

@@ -127,16 +127,16 @@ constexpr int orthogonalised(builder& b, int x, int iterations, bool gather, int
   const int norm = b.append(ops::sqrt, b[squares].type, b[squares].shape, squares);
   const int least = emit::add(b, norm, emit::constant_like(b, norm, 1e-7));
   const int start = emit::divide(b, given, emit::broadcast_along(b, least, shape, matrix));
-  emit::loop_begin(b, iterations, false, false);
-  const int carry = emit::loop_carry(b, start);
+  emit::region_begin(b, iterations, false, false);
+  const int carry = emit::region_parameter(b, start);
   const int now = held(carry);
   const int square = is_wide ? matrix_product(b, now, "mk", now, "nk") : matrix_product(b, now, "km", now, "kn");
   const int fourth = matrix_product(b, square, "mk", square, "kn");
   const int both = emit::add(b, emit::scale(b, square, -4.7750), emit::scale(b, fourth, 2.0315));
   const int turned = is_wide ? matrix_product(b, both, "mk", now, "kn") : matrix_product(b, now, "mk", both, "kn");
-  const int next = emit::loop_next(b, carry, held(emit::add(b, emit::scale(b, now, 3.4445), turned)));
-  emit::loop_end(b);
-  const int result = emit::loop_result(b, next);
+  const int next = emit::region_yield(b, carry, held(emit::add(b, emit::scale(b, now, 3.4445), turned)));
+  emit::region_end(b);
+  const int result = emit::region_result(b, next);
   return gather ? emit::match(b, held(result), like) : result;
 }
 

@@ -4,6 +4,7 @@
 
 #include <espalier/tensor/core/graph/attribute_reader.hpp>
 #include <espalier/tensor/core/graph/called_from.hpp>
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/program/manual/collectives.hpp>
 #include <espalier/tensor/core/program/map_over.hpp>
 
@@ -123,15 +124,12 @@ class shard_mapping {
   /// Finds along which axes each value has a leading dimension, and a partial's axes; a loop's carries have what they
   /// start with and what they get.
   constexpr void find_states() {
-    list<int> next_of(from_.size(), -1);
-    for (int id = 0; id < from_.size(); ++id) {
-      if (structure_of(from_[id]) == structure::loop_next) next_of[from_[id].operand[0]] = id;
-    }
+    const region_table regions(from_.result());
     for (bool changed = true; changed;) {
       changed = false;
       for (int id = 0; id < from_.size(); ++id) {
         const instruction& i = from_[id];
-        if (structure_of(i) == structure::argument || marks_loop(structure_of(i))) continue;
+        if (structure_of(i) == structure::argument || marks_region(structure_of(i))) continue;
         axis_mask lead = 0;
         axis_mask terms = 0;
         axis_mask varies = 0;
@@ -152,7 +150,7 @@ class shard_mapping {
           after_by_hand(how, varies, terms);
           if (how.kind == by_hand_kind::vary) varies |= how.axes & own_;
         }
-        if (next_of[id] >= 0) add(next_of[id]);
+        if (structure_of(i) == structure::region_parameter && regions.yield_of(id) >= 0) add(regions.yield_of(id));
         if (lead == lead_[id] && terms == terms_[id] && varies == varies_[id]) continue;
         lead_[id] = lead;
         terms_[id] = terms;
@@ -167,17 +165,17 @@ class shard_mapping {
   /// @pre find_states() has found no fault
   constexpr void run() {
     const source_line where = to_.where;
-    outside_ = to_.loop;
+    outside_ = to_.region;
     for (int id = 0; id < from_.size() && fault == shard_fault::nothing; ++id) {
       if (id_[id] >= 0) continue;
       to_.where = from_[id].where;
       // What does not change in a loop may be listed in it and belong to the outside.
-      to_.loop = loop_of(from_[id].loop);
+      to_.region = made_region(from_[id].region);
       translate(id);
       if (id_[id] >= 0 && from_[id].label != nullptr) to_[id_[id]].label = from_[id].label;
     }
     to_.where = where;
-    to_.loop = outside_;
+    to_.region = outside_;
   }
 
   /// Value `id` of the region as a tensor of the graph around: shards joined as `split` says.
@@ -245,8 +243,8 @@ class shard_mapping {
 
   constexpr void check_state(int id) {
     const instruction& i = from_[id];
-    if (marks_loop(structure_of(i))) {
-      // What they read decides: a loop_end reads its loop_begin, too.
+    if (marks_region(structure_of(i))) {
+      // What they read decides: a region_end reads its region_begin, too.
       const int entry = i.operand_count > 0 ? i.operand[i.operand_count - 1] : -1;
       if (entry >= 0 && (lead_[entry] | terms_[entry]) != 0)
         failing(shard_fault::decision_varies, id, lead_[entry] | terms_[entry]);
@@ -266,11 +264,11 @@ class shard_mapping {
     }
     if (all == 0) return;
     switch (structure_of(i)) {
-      case structure::loop_carry:
+      case structure::region_parameter:
         if (terms_[i.operand[0]] != terms_[id])
           failing(shard_fault::partial_meets_whole, id, terms_[id] & ~terms_[i.operand[0]]);
         return;
-      case structure::loop_next:
+      case structure::region_yield:
         if (terms_[i.operand[1]] != terms_[id])
           failing(shard_fault::partial_meets_whole, id, terms_[id] & ~terms_[i.operand[1]]);
         return;
@@ -363,28 +361,29 @@ class shard_mapping {
       case structure::none: break;
       case structure::argument:
       case structure::result: return;
-      case structure::loop_begin: {
+      case structure::region_begin: {
         instruction made = i;
         if (i.operand_count > 0) made.operand[0] = id_[i.operand[0]];
         id_[id] = to_.append(made);
         return;
       }
-      case structure::loop_end:
-        to_.loop = id_[i.operand[0]];
-        emit::loop_end(to_, i.operand_count > 1 ? id_[i.operand[1]] : -1);
+      case structure::region_end:
+        to_.region = id_[i.operand[0]];
+        emit::region_end(to_, i.operand_count > 1 ? id_[i.operand[1]] : -1);
         id_[id] = to_.size() - 1;
         if (ended_.empty()) ended_.resize(from_.size());
         ended_[i.operand[0]] = true;
         return;
-      case structure::loop_carry: {
-        const int loop = leave_loop(i.loop);
+      case structure::region_parameter: {
+        const int region = leave_region(i.region);
         const int before = led(i.operand[0], lead);
-        to_.loop = loop;
-        return set(id, emit::loop_carry(to_, before), lead);
+        to_.region = region;
+        return set(id, emit::region_parameter(to_, before), lead);
       }
       case structure::loop_slice: return slice_of_loop(id);
-      case structure::loop_next: return set(id, emit::loop_next(to_, id_[i.operand[0]], led(i.operand[1], lead)), lead);
-      case structure::loop_result: return set(id, emit::loop_result(to_, id_[i.operand[0]]), lead);
+      case structure::region_yield:
+        return set(id, emit::region_yield(to_, id_[i.operand[0]], led(i.operand[1], lead)), lead);
+      case structure::region_result: return set(id, emit::region_result(to_, id_[i.operand[0]]), lead);
       case structure::loop_stack:
       case structure::loop_sum: return collect(id);
     }
@@ -602,11 +601,11 @@ class shard_mapping {
   // --- loops
   // ----------------------------------------------------------------------------------------------------------
 
-  [[nodiscard]] constexpr int loop_of(int loop) const { return loop < 0 ? outside_ : id_[loop]; }
+  [[nodiscard]] constexpr int made_region(int region) const { return region < 0 ? outside_ : id_[region]; }
   /// What carries start with, and what is taken layer by layer, gets its form before the loop. Returns the loop.
-  constexpr int leave_loop(int loop) {
-    const int inside = to_.loop;
-    to_.loop = loop_of(from_[loop].loop);
+  constexpr int leave_region(int region) {
+    const int inside = to_.region;
+    to_.region = made_region(from_[region].region);
     return inside;
   }
   /// [layers, devices ..., rest] of [devices ..., layers, rest].
@@ -621,9 +620,9 @@ class shard_mapping {
   constexpr void slice_of_loop(int id) {
     const int stacked = from_[id].operand[0];
     const int layers = layers_of(stacked);
-    const int loop = leave_loop(from_[id].loop);
+    const int region = leave_region(from_[id].region);
     const int whole = layers > 0 ? stacks_[stacked] : layers_first(stacked);
-    to_.loop = loop;
+    to_.region = region;
     const int slice = emit::loop_slice(to_, whole);
     set(id, layers > 1 ? devices_first(slice, layers - 1, lead_[id]) : slice, lead_[id]);
   }
@@ -649,7 +648,7 @@ class shard_mapping {
     layers_[id] = layers_[from] + (stacks ? 1 : 0);
     const int value = layers_[from] > 0 ? stacks_[from] : id_[from];
     stacks_[id] = stacks ? emit::loop_stack(to_, value) : emit::loop_sum(to_, value);
-    const bool is_late = i.loop >= 0 && ended_[i.loop];
+    const bool is_late = i.region >= 0 && ended_[i.region];
     set(id, is_late ? stacks_[id] : devices_first(stacks_[id], layers_[id], lead_[id]), lead_[id]);
   }
 
@@ -657,7 +656,9 @@ class shard_mapping {
   // -----------------------------------------------------------------------------------------
 
   /// The same value. Inside of a loop, one of the loop's own.
-  constexpr int same(int made) { return to_.loop >= 0 && to_[made].loop != to_.loop ? emit::copy(to_, made) : made; }
+  constexpr int same(int made) {
+    return to_.region >= 0 && to_[made].region != to_.region ? emit::copy(to_, made) : made;
+  }
 
   constexpr void by_hand(int id) {
     const instruction i = from_[id];

@@ -100,7 +100,7 @@ ESPALIER_INLINE bool explanation::is_shown(const instruction& i, explained shown
   if (shown == explained::collectives) return communicates(i);
   // Of loops, what they hand out is worth a line.
   const structure part = structure_of(i);
-  return (part < structure::loop_begin || collects(part)) && i.op->facts.values != pattern::uniform &&
+  return (part < structure::region_begin || collects(part)) && i.op->facts.values != pattern::uniform &&
          i.op->fuse != fusion::broadcast;
 }
 
@@ -137,15 +137,15 @@ ESPALIER_INLINE std::int64_t explanation::most_sent() const {
 }
 
 ESPALIER_INLINE int explanation::endless_around(int id) const {
-  int region = of_.code[id].loop;
-  while (region >= 0 && region_kind_of(of_.code[region]) != region_kind::until) region = of_.code[region].loop;
+  int region = of_.code[id].region;
+  while (region >= 0 && region_kind_of(of_.code[region]) != region_kind::until) region = of_.code[region].region;
   return region;
 }
 
 ESPALIER_INLINE std::string explanation::times_text(int id, std::int64_t count) const {
   bool is_most = false;
   if (endless_around(id) >= 0) return joined({count, " per iteration"});
-  for (int region = of_.code[id].loop; region >= 0; region = of_.code[region].loop) {
+  for (int region = of_.code[id].region; region >= 0; region = of_.code[region].region) {
     is_most = is_most || region_kind_of(of_.code[region]) != region_kind::counted;
   }
   return joined({is_most ? "at most " : "", count});

@@ -2,40 +2,39 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/partition/partial_sums.hpp>
 
 namespace espalier::detail {
 
-/// Partitions the borders of loops: carries, slices and stacks.
+/// Partitions the borders of regions: parameters, slices and stacks.
 ///
 /// A stack that is split along its first dimension stays so: device k of n has every iteration's slice of the k-th part
 /// of the loop. In each iteration one slice travels, from or to its owner, and a device never has more of the stack
 /// than its part and that slice.
-class loop_borders {
+class region_borders {
   // First, because clang instantiates a member template for constants only if it has read its body.
   /// Calls `f(stack)` for the stacks of a loop's values that are split along its iterations.
-  template <class F> constexpr void for_each_split_stack(int loop, const F& f) const {
-    int id = loop + 1;
-    while (id < g_.size && !(structure_of(g_[id]) == structure::loop_end && g_[id].operand[0] == loop)) ++id;
-    for (++id; id < g_.size && collects(structure_of(g_[id])) && g_[g_[id].operand[0]].loop == loop; ++id) {
+  template <class F> constexpr void for_each_split_stack(int begin, const F& f) {
+    for (const int id : beginning_at(begin).collected) {
       if (structure_of(g_[id]) == structure::loop_stack && !of_[id].dim[0].empty() && of_[id].unreduced == 0) f(id);
     }
   }
 
  public:
-  constexpr loop_borders(const completed_program& traced, device_values& device, partial_sums& sums)
+  constexpr region_borders(const completed_program& traced, device_values& device, partial_sums& sums)
       : g_(traced.g), of_(traced.of), device_(device), sums_(sums) {}
 
   constexpr void visit(int id, structure role) {
     const instruction& i = g_[id];
     instruction step = i;
     switch (role) {
-      case structure::loop_begin:
+      case structure::region_begin:
         // The carries' initial values take the carries' layout outside, before the loop starts.
-        for (int c = id + 1; c < g_.size && structure_of(g_[c]) == structure::loop_carry; ++c) {
+        for (const int c : beginning_at(id).parameters) {
           device_.value[c] =
-              device_.program.converted(device_.reshard(device_.value[g_[c].operand[0]], of_[c]), type_of_carry(c));
+              device_.program.converted(device_.reshard(device_.value[initial_of(g_[c])], of_[c]), type_of_carry(c));
         }
         for_each_split_stack(id, [this](int stack) {
           device_.value[stack] = device_.program.append(builder::make(ops::constant, g_[stack].type, extents{}),
@@ -45,17 +44,17 @@ class loop_borders {
         device_.value[id] = device_.program.append(step, i.shape, of_[id]);
         device_.program.enter(device_.value[id]);
         for_each_split_stack(id, [this](int stack) {
-          device_.value[stack] =
-              device_.program.append(builder::make(ops::loop_carry, g_[stack].type, extents{}, device_.value[stack]),
-                                     g_[stack].shape, of_[stack]);
+          device_.value[stack] = device_.program.append(
+              builder::make(ops::region_parameter, g_[stack].type, extents{}, device_.value[stack]), g_[stack].shape,
+              of_[stack]);
         });
         return;
-      case structure::loop_carry:
+      case structure::region_parameter:
         step.operand[0] = device_.value[id];
         step.type = type_of_carry(id);
         device_.value[id] = device_.program.append(step, i.shape, of_[id]);
         return;
-      case structure::loop_next:
+      case structure::region_yield:
         step.operand[0] = device_.value[i.operand[0]];
         step.type = device_.program[step.operand[0]].type;
         step.operand[1] = passed_on(
@@ -64,14 +63,14 @@ class loop_borders {
             step.operand[0]);
         device_.value[id] = device_.program.append(step, i.shape, device_.layout_of(step.operand[0]).placement);
         return;
-      case structure::loop_end:
+      case structure::region_end:
         for_each_split_stack(i.operand[0], [this](int stack) { keep_slice(stack); });
         if (i.operand_count > 1) step.operand[1] = whole_scalar(i.operand[1]);
         step.operand[0] = device_.value[i.operand[0]];
-        device_.program.enter(device_.program[step.operand[0]].loop);
+        device_.program.enter(device_.program[step.operand[0]].region);
         device_.value[id] = device_.program.append(step, i.shape, of_[id]);
         return;
-      case structure::loop_result:
+      case structure::region_result:
       case structure::loop_sum:
         step.operand[0] = device_.value[i.operand[0]];
         step.type = device_.program[step.operand[0]].type;
@@ -81,7 +80,7 @@ class loop_borders {
       case structure::loop_stack:
         if (device_.value[id] >= 0) {
           device_.value[id] = device_.program.append(
-              builder::make(ops::loop_result, i.type, extents{}, device_.value[id]), i.shape, of_[id]);
+              builder::make(ops::region_result, i.type, extents{}, device_.value[id]), i.shape, of_[id]);
           return;
         }
         step.operand[0] = device_.value[i.operand[0]];
@@ -96,6 +95,12 @@ class loop_borders {
   }
 
  private:
+  /// Found when the first region is met: most programs have none, and are partitioned in several evaluations.
+  [[nodiscard]] constexpr const region& beginning_at(int begin) {
+    if (regions_.size() == 0) regions_ = region_table(g_);
+    return regions_.beginning_at(begin);
+  }
+
   /// What decides how often a region runs is the same on every device.
   constexpr int whole_scalar(int id) { return device_.reshard(device_.value[id], sharding::whole(0)); }
 
@@ -106,8 +111,8 @@ class loop_borders {
 
   /// A carry that becomes another one (through annotations, which are gone by now) would be overwritten on the way.
   constexpr int passed_on(int value, int carry) {
-    if (structure_of(device_.program[value]) != structure::loop_carry ||
-        device_.program[value].loop != device_.program.loop() || value == carry)
+    if (structure_of(device_.program[value]) != structure::region_parameter ||
+        device_.program[value].region != device_.program.region() || value == carry)
       return value;
     return device_.program.copy_of(value);
   }
@@ -145,7 +150,7 @@ class loop_borders {
         builder::make(ops::dynamic_update_slice, type, extents{}, carry, row, device_.program.iteration());
     set_attributes(step, dynamic_update_slice_attributes{.dim = 0, .extent = all.shape[0]});
     const int written = device_.program.append(step, all.shape, all.placement);
-    device_.value[stack] = device_.program.append(builder::make(ops::loop_next, type, extents{}, carry, written),
+    device_.value[stack] = device_.program.append(builder::make(ops::region_yield, type, extents{}, carry, written),
                                                   all.shape, all.placement);
   }
 
@@ -187,6 +192,7 @@ class loop_borders {
   const sharding* of_;
   device_values& device_;
   partial_sums& sums_;
+  region_table regions_;
 };
 
 }  // namespace espalier::detail

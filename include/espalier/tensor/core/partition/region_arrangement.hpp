@@ -3,29 +3,29 @@
 #pragma once
 
 #include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 
 namespace espalier::detail {
 
-/// Moves an instruction that is inside a loop without belonging to it before that loop.
-class loop_arrangement {
+/// Moves an instruction that is inside a region without belonging to it before that region.
+class region_arrangement {
  public:
   /// Both are put in order by `run`: the instructions of a program, and what goes with each.
-  constexpr loop_arrangement(graph& program, list<int>& origin)
+  constexpr region_arrangement(graph& program, list<int>& origin)
       : code_(program.code),
         further_(program.further.data()),
         origin_(origin),
         head_(code_.size() + 1, -1),
         next_(code_.size(), -1),
-        end_(code_.size(), -1),
+        regions_(program),
         number_(code_.size(), -1) {}
 
   constexpr void run() {
     const int size = code_.size();
     for (int id = size - 1; id >= 0; --id) {
       const instruction& i = code_[id];
-      if (structure_of(i) == structure::loop_end) end_[i.operand[0]] = id;
-      int& head = head_[i.loop < 0 ? size : i.loop];
+      int& head = head_[i.region < 0 ? size : i.region];
       next_[id] = head;
       head = id;
     }
@@ -42,8 +42,8 @@ class loop_arrangement {
     while (cursor >= 0 && cursor < last) {
       const int id = cursor;
       cursor = next_[id];
-      if (structure_of(code_[id]) == structure::loop_begin) {
-        arrange(cursor, end_[id]);
+      if (structure_of(code_[id]) == structure::region_begin) {
+        arrange(cursor, regions_.beginning_at(id).last);
         emit(id);
         int body = head_[id];
         arrange(body, code_.size());
@@ -55,11 +55,7 @@ class loop_arrangement {
 
   constexpr void emit(int id) {
     instruction i = code_[id];
-    for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = i.operand_at(k, further_);
-      operand = number_[operand];
-    }
-    if (i.loop >= 0) i.loop = number_[i.loop];
+    renumber(i, number_, further_);
     number_[id] = arranged_.push_back(i);
     origin_made_.push_back(origin_[id]);
   }
@@ -68,10 +64,10 @@ class loop_arrangement {
   /// The graph's table of further operands: renumbered in place.
   int* further_;
   list<int>& origin_;
-  /// The first instruction of each loop (the last entry: outside of all), and the one that follows each.
+  /// The first instruction of each region (the last entry: outside of all), and the one that follows each.
   list<int> head_;
   list<int> next_;
-  list<int> end_;
+  region_table regions_;
   list<int> number_;
   list<instruction> arranged_;
   list<int> origin_made_;
