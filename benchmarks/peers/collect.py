@@ -148,7 +148,8 @@ def measure(spec, patience):
                 lines = launch(filled(command, part), threads, ranks, cores, spec.get("timeout", TIMEOUT))
             except Failed as failure:
                 lines = failure.lines
-                failures.setdefault(place, []).append(str(failure))
+                words = " ".join(os.path.basename(word) for word in command[1:4])  # rows.py jax attention
+                failures.setdefault(place, []).append(f"{failure} ({words})" if place > 0 and words else str(failure))
                 left_out.add(place)
             for line in lines:
                 keep(line, place, part)
@@ -156,7 +157,7 @@ def measure(spec, patience):
     def is_slow(place):
         """Whether other peers are faster than this one by `slow`, and more, in all rows: it is not measured again."""
         def far_behind(row, what):
-            others = [median_of(lines) for other, lines in samples[row].items() if other not in ("ours", what)]
+            others = [median_of(lines) for other, lines in samples[row].items() if other not in ("ours", what) and not is_shown(spec, other)]
             return others and median_of(samples[row][what]) > spec["slow"] * min(others)
         return place in whats_of and all(far_behind(*pair) for pair in whats_of[place])
 
@@ -173,6 +174,11 @@ def measure(spec, patience):
         if any(alike(samples[row]) is None for row in rows_in.get(part, [])):
             run(part)
     return samples, troubles, quiet
+
+
+def is_shown(spec, what):
+    """Whether a peer is printed and not compared with."""
+    return any(fnmatch.fnmatchcase(what, pattern) for pattern in spec.get("shown", []))
 
 
 def median_of(lines):
@@ -306,7 +312,7 @@ def rows_of(spec, samples, troubles_of, machine):
         unit = next(iter(units), "")
         ours = medians.pop("ours", None)
         best = min if unit in LOWER_IS_BETTER else max
-        judged = {what: value for what, value in medians.items() if not any(fnmatch.fnmatchcase(what, p) for p in spec.get("shown", []))}
+        judged = {what: value for what, value in medians.items() if not is_shown(spec, what)}
         what = best(judged, key=judged.get) if judged else ""
         peer = judged.get(what)
         floor = by_name(spec.get("floors", {}), name)
