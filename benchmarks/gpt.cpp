@@ -54,23 +54,27 @@ void step_vs_blas(std::string_view row, int argc, char** argv) {
   report(row, "sgemm 2048^3 " + std::string(blas_kernels()), 2.0 * n * n * n / product_seconds * 1e-9, "GFLOP/s");
 }
 
-/// Median milliseconds of a step, and the first losses, which the peer finds too.
-void small_step(std::string_view row, int argc, char** argv, const mesh_shape& mesh,
-                std::unique_ptr<gpt_step> (*make)(world&)) {
+/// Median milliseconds of a step, the first losses, which the peer finds too, and on one device the share of products.
+void step_vs_torch(std::string_view row, int argc, char** argv, const mesh_shape& mesh,
+                   std::unique_ptr<gpt_step> (*make)(world&), repeats how) {
   world here(argc, argv, mesh);
   const auto step = make(here);
-  constexpr int warm_up = 5;
-  constexpr int measured = 20;
   std::vector<double> samples;
   std::string losses;
-  for (int s = 0; s < warm_up + measured; ++s) {
+  for (int s = 0; s < how.warm_up + how.measured; ++s) {
     const double taken = seconds([&] { step->run(s); });
-    if (s >= warm_up) samples.push_back(taken);
+    if (s >= how.warm_up) samples.push_back(taken);
     if (s >= 8) continue;
     losses += (s > 0 ? ", " : "") + std::to_string(step->loss());
   }
-  if (!here.is_root()) return;
-  report(row, "ours", median(samples) * 1e3, "ms", "\"losses\": [" + losses + "]");
+  std::string more = "\"losses\": [" + losses + "]";
+  if (mesh.devices() == 1) {
+    const step_seconds spent = step->profile(how.measured / 2);
+    more += ", \"flops\": " + std::to_string(step->facts().multiplied_flops) +
+            ", \"share_in_products\": " + std::to_string(spent.products / spent.all) +
+            ", \"share_in_attention\": " + std::to_string(spent.rows / spent.all);
+  }
+  if (here.is_root()) report(row, "ours", median(samples) * 1e3, "ms", more);
 }
 
 /// The step in mixed precision beside the same in f32, in turn.
@@ -109,20 +113,22 @@ int main(int argc, char** argv) {
   if (row.starts_with("gpt_step_vs_blas")) {
     step_vs_blas(row, argc, argv);
   } else if (row.starts_with("small_gpt_vs_torch")) {
-    small_step(row, argc, argv, small_gpt_mesh(), &make_small_gpt);
+    step_vs_torch(row, argc, argv, small_gpt_mesh(), &make_small_gpt, {5, 20});
+  } else if (row.starts_with("large_gpt_vs_torch")) {
+    step_vs_torch(row, argc, argv, large_gpt_mesh(), &make_large_gpt, {3, 7});
   } else if (row.starts_with("small_gpt_bf16")) {
     bf16_step(row, argc, argv);
   } else if (row == "small_gpt_ddp_vs_torch_ddp") {
-    small_step(row, argc, argv, small_gpt_data_parallel_mesh(), &make_small_gpt_data_parallel);
+    step_vs_torch(row, argc, argv, small_gpt_data_parallel_mesh(), &make_small_gpt_data_parallel, {5, 20});
   } else if (row == "steps_of_large_gpt") {
     only_steps(argc, argv, large_gpt_mesh(), &make_large_gpt);
   } else if (row == "steps_of_small_gpt") {
     only_steps(argc, argv, small_gpt_mesh(), &make_small_gpt);
   } else {
-    std::fprintf(
-        stderr,
-        "usage: %s gpt_step_vs_blas_1t | small_gpt_vs_torch_1t | small_gpt_bf16_1t | small_gpt_ddp_vs_torch_ddp\n",
-        argv[0]);
+    std::fprintf(stderr,
+                 "usage: %s gpt_step_vs_blas_1t | small_gpt_vs_torch_1t | large_gpt_vs_torch_1t | small_gpt_bf16_1t | "
+                 "small_gpt_ddp_vs_torch_ddp\n",
+                 argv[0]);
     return EXIT_FAILURE;
   }
 }

@@ -9,6 +9,7 @@ Other lines are passed on to stderr. Exit status: 0 if every requirement was met
 import argparse
 import fnmatch
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -26,7 +27,11 @@ TIMEOUT = 900
 
 
 class Failed(Exception):
-    pass
+    """A command that did not end well, and the lines that it had printed by then."""
+
+    def __init__(self, text, lines=()):
+        super().__init__(text)
+        self.lines = list(lines)
 
 
 def busy_cores(interval=0.3):
@@ -68,20 +73,27 @@ def launch(command, threads, ranks, pinned=None, timeout=TIMEOUT):
         command = ["taskset", "-c", ",".join(map(str, cores[:pinned or threads])), *command]
     try:
         done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, timeout=timeout)
-    except subprocess.TimeoutExpired:
-        raise Failed(f"{os.path.basename(program)} took more than {timeout} s") from None
+    except subprocess.TimeoutExpired as expired:
+        printed = expired.stdout or ""
+        printed = printed.decode(errors="replace") if isinstance(printed, bytes) else printed
+        raise Failed(f"{os.path.basename(program)} took more than {timeout} s", read_lines(printed)) from None
+    lines = read_lines(done.stdout)
+    if done.returncode == 77:
+        raise Failed(f"{os.path.basename(program)} was skipped: this machine lacks what it needs (see above)")
+    if done.returncode:
+        raise Failed(f"{os.path.basename(program)} ended with {done.returncode}", lines)
+    return lines
+
+
+def read_lines(printed):
     lines = []
-    for line in done.stdout.splitlines():
+    for line in printed.splitlines():
         try:
             parsed = json.loads(line)
             parsed["row"], parsed["what"], parsed["value"], parsed["unit"]
             lines.append(parsed)
         except (ValueError, TypeError, KeyError):
             print(line, file=sys.stderr)
-    if done.returncode == 77:
-        raise Failed(f"{os.path.basename(program)} was skipped: this machine lacks what it needs (see above)")
-    if done.returncode:
-        raise Failed(f"{os.path.basename(program)} ended with {done.returncode}")
     return lines
 
 
@@ -99,7 +111,8 @@ def spread(specs):
 
 
 def measure(spec, patience):
-    """All samples of a row's commands, {row: {what: [lines]}}, what went wrong, and whether the machine was quiet."""
+    """All samples of a row's commands, {row: {what: [lines]}}, what went wrong, as a function of a row's name, and whether
+    the machine was quiet."""
     lab = [f"{ROOT}/tests/lab/lab", *WORDS["labs"][spec["lab"]], "--"] if "lab" in spec else []
 
     def filled(command, part):
@@ -111,29 +124,65 @@ def measure(spec, patience):
     commands += [(c, spec.get("peer_threads", spec.get("threads", 1)), spec.get("peer_ranks")) for c in spec.get("peer", [])]
     cores = spec.get("cores", os.cpu_count() if lab else None)
     patience = min(patience, 5) if lab else patience  # rates of hundreds of Mbit/s are kept beside other programs, too
-    samples, troubles, quiet, rows_in = {}, [], True, {}
+    samples, quiet, rows_in = {}, True, {}
+    failures, refusals, whats_of, left_out = {}, {}, {}, set()
     parts = WORDS[spec["parts"]] if "parts" in spec else [None]
+
+    def keep(line, place, part):
+        # One peer may have several ways (a style, a configuration): each is a candidate of its own.
+        what = line["what"] if line["what"] == "ours" else " ".join(filter(None, [line["what"], line.get("style")]))
+        if line["value"] is None:
+            refusals.setdefault(line["row"], []).append(f"{what} cannot do it: {line.get('reason', 'it does not say why')}")
+            return
+        samples.setdefault(line["row"], {}).setdefault(what, []).append(line)
+        whats_of.setdefault(place, set()).add((line["row"], what))
+        rows_in.setdefault(part, set()).add(line["row"])
 
     def run(part):
         nonlocal quiet
-        for command, threads, ranks in list(commands):
+        for place, (command, threads, ranks) in enumerate(commands):
+            if place in left_out:
+                continue
             try:
                 quiet = is_quiet(patience if quiet else 0) and quiet
-                for line in launch(filled(command, part), threads, ranks, cores, spec.get("timeout", TIMEOUT)):
-                    # One peer may have several ways (a style, a configuration): each is a candidate of its own.
-                    what = line["what"] if line["what"] == "ours" else " ".join(filter(None, [line["what"], line.get("style")]))
-                    samples.setdefault(line["row"], {}).setdefault(what, []).append(line)
-                    rows_in.setdefault(part, set()).add(line["row"])
+                lines = launch(filled(command, part), threads, ranks, cores, spec.get("timeout", TIMEOUT))
             except Failed as failure:
-                troubles.append(str(failure))
-                commands.remove((command, threads, ranks))
+                lines = failure.lines
+                words = " ".join(os.path.basename(word) for word in command[1:4])  # rows.py jax attention
+                failures.setdefault(place, []).append(f"{failure} ({words})" if place > 0 and words else str(failure))
+                left_out.add(place)
+            for line in lines:
+                keep(line, place, part)
+
+    def is_slow(place):
+        """Whether other peers are faster than this one by `slow`, and more, in all rows: it is not measured again."""
+        def far_behind(row, what):
+            others = [median_of(lines) for other, lines in samples[row].items() if other not in ("ours", what) and not is_shown(spec, other)]
+            return others and median_of(samples[row][what]) > spec["slow"] * min(others)
+        return place in whats_of and all(far_behind(*pair) for pair in whats_of[place])
+
+    def troubles(row):
+        """A peer that failed is missing only where it had not reported by then."""
+        missing = [text for place, texts in failures.items() for text in texts if place == 0 or row not in {r for r, _ in whats_of.get(place, ())}]
+        return missing + refusals.get(row, [])
 
     for part in parts * (ROUNDS or spec.get("rounds", 1)):
         run(part)
+        if "slow" in spec:
+            left_out.update(place for place in range(1, len(commands)) if is_slow(place))
     for part in parts * MORE_ROUNDS:
         if any(alike(samples[row]) is None for row in rows_in.get(part, [])):
             run(part)
     return samples, troubles, quiet
+
+
+def is_shown(spec, what):
+    """Whether a peer is printed and not compared with."""
+    return any(fnmatch.fnmatchcase(what, pattern) for pattern in spec.get("shown", []))
+
+
+def median_of(lines):
+    return statistics.median(line["value"] for line in lines)
 
 
 def alike(samples):
@@ -191,61 +240,121 @@ def losses_apart(samples):
     return max((abs(a - b) / abs(b) for a, b in pairs), default=None)
 
 
+def magnitudes_apart(samples):
+    """The largest relative difference between the mean magnitudes of our result and a peer's, where both print them."""
+    def of(lines):
+        return next((l["mean_magnitude"] for l in lines if "mean_magnitude" in l), None)
+    ours = of(samples.get("ours", []))
+    theirs = [of(lines) for what, lines in samples.items() if what != "ours"]
+    if ours is None:
+        return None
+    return max((abs(ours - value) / max(abs(value), 1e-3) for value in theirs if value is not None), default=None)
+
+
 def by_name(table, name):
     """What a table of patterns says of a row: the first that fits."""
     return next((value for pattern, value in table.items() if fnmatch.fnmatchcase(name, pattern)), None)
 
 
+def nearest(machine, kind, threads, arrays):
+    """The machine's rate of a kind on so many threads, of arrays as large as possible as these, and how large they were."""
+    fitting = [line for line in machine if line.get("kind") == kind and line["threads"] == threads]
+    if not fitting:
+        return None
+    return min(fitting, key=lambda line: abs(math.log(max(1, line["arrays"]) / max(1, arrays))))
+
+
+def bound_of(line, milliseconds, threads, machine):
+    """What binds a row, and the share of that which it reaches: of the times that the machine's own rates, and its
+    program where all data are at hand, say that it takes at least, the longest."""
+    least = {}
+    if "bytes" in line:
+        kind = "read" if "only_reads" in line else "copy"
+        found = nearest(machine, kind, threads, line["arrays"])
+        if found:
+            least[found["what"].removesuffix("s").removesuffix(f" {threads} thread")] = line["bytes"] / found["value"] * 1e-6
+    if "flops" in line:
+        found = nearest(machine, "multiply-adds", threads, 0)
+        if found:
+            least["multiply-adds"] = line["flops"] / found["value"] * 1e-6
+    if "instruction_ms" in line:
+        least["instructions"] = line["instruction_ms"]
+    if not least or not milliseconds:
+        return None
+    what = max(least, key=least.get)
+    return {"what": what, "share": least[what] / milliseconds, "least_ms": least}
+
+
 def mean_of(spec, rows):
-    """A row that is the geometric mean of others, and of their ratios."""
+    """A row that is the geometric mean of others, and of their ratios: of those that have one."""
     parts = [row for row in rows if any(fnmatch.fnmatchcase(row["row"], pattern) for pattern in spec["mean_of"])]
-    missing = [f"{row['row']} was not measured" for row in parts if row["ratio"] is None] or ([] if parts else ["none of its rows was measured"])
-    ours, peer = (None if missing else statistics.geometric_mean(row[what] for row in parts) for what in ("ours", "peer"))
+    measured = [row for row in parts if row["ratio"] is not None]
+    missing = [f"without {row['row']}, which was not measured" for row in parts if row["ratio"] is None] or ([] if parts else ["none of its rows was measured"])
+    ours, peer = (statistics.geometric_mean(row[what] for row in measured) if measured else None for what in ("ours", "peer"))
     unit = parts[0]["unit"] if parts else ""
     ratio, requirement, met = judge(spec, ours, peer, unit)
-    troubles = [*missing, *dict.fromkeys(trouble for row in parts for trouble in row["troubles"])]
-    met = met and not troubles
-    return {"row": spec["row"], "ours": ours, "peer": peer, "peer_name": f"mean of {len(parts)} rows", "unit": unit, "ratio": ratio,
-            "requirement": requirement, "met": met, "troubles": troubles, "losses_apart": None, "others": {}, "samples": {},
-            "quiet": all(row["quiet"] for row in parts)}
+    troubles = [*missing, *dict.fromkeys(f"{row['row']}: {trouble}" for row in parts for trouble in row["troubles"])]
+    peer_missing = bool(met and troubles)
+    return {"row": spec["row"], "ours": ours, "peer": peer, "peer_name": f"mean of {len(measured)} rows", "unit": unit, "ratio": ratio,
+            "requirement": requirement, "met": met and not peer_missing, "peer_missing": peer_missing, "troubles": troubles, "losses_apart": None,
+            "others": {}, "bound": None, "samples": {}, "quiet": all(row["quiet"] for row in parts)}
 
 
-def rows_of(spec, samples, troubles):
+def rows_of(spec, samples, troubles_of, machine):
     names = [name for name in samples if fnmatch.fnmatchcase(name, spec["row"])]
     for name in names or [spec["row"]]:
+        troubles = troubles_of(name)
         comparable = alike(samples.get(name, {}))
         if comparable is None:
             comparable, troubles = samples[name], [*troubles, "the processors were never as far apart for ours as for a peer"]
-        medians = {what: statistics.median(l["value"] for l in lines) for what, lines in comparable.items()}
+        medians = {what: median_of(lines) for what, lines in comparable.items()}
         units = {l["unit"] for lines in samples.get(name, {}).values() for l in lines}
         unit = next(iter(units), "")
         ours = medians.pop("ours", None)
         best = min if unit in LOWER_IS_BETTER else max
-        what = best(medians, key=medians.get) if medians else ""
-        peer = medians.get(what)
+        judged = {what: value for what, value in medians.items() if not is_shown(spec, what)}
+        what = best(judged, key=judged.get) if judged else ""
+        peer = judged.get(what)
         floor = by_name(spec.get("floors", {}), name)
         wanted = spec if floor is None else {**spec, "floor": floor}
         ratio, requirement, met = judge({**wanted, "within": by_name(spec.get("within", {}), name)}, ours, peer, unit)
+        # A peer that could not run may have been the faster one: the row counts as not met, and says why.
+        peer_missing = bool(met and troubles)
+        met = met and not peer_missing
         if len(units) > 1:
-            met, troubles = False, [*troubles, f"ours and the peer have different units: {', '.join(sorted(units))}"]
+            met, peer_missing, troubles = False, False, [*troubles, f"ours and the peer have different units: {', '.join(sorted(units))}"]
         apart = losses_apart(samples.get(name, {}))
         if apart is not None and not apart < 1e-3:
-            met, troubles = False, [*troubles, f"ours and the peer compute different things: their losses differ by {apart:.1e}"]
-        if met and troubles:
-            met = False  # a peer that could not run may have been the faster one
+            met, peer_missing, troubles = False, False, [*troubles, f"ours and the peer compute different things: their losses differ by {apart:.1e}"]
+        apart_in_size = magnitudes_apart(samples.get(name, {}))
+        if apart_in_size is not None and not apart_in_size < 1e-3:
+            met, peer_missing = False, False
+            troubles = [*troubles, f"ours and the peer compute different things: the mean magnitudes of their results differ by {apart_in_size:.1e}"]
+        own = samples.get(name, {}).get("ours", [])
+        bound = bound_of(own[-1], ours, spec.get("threads", 1), machine) if own and unit == "ms" else None
         yield {"row": name, "ours": ours, "peer": peer, "peer_name": what, "unit": unit, "ratio": ratio, "requirement": requirement,
-               "met": met, "troubles": troubles, "losses_apart": apart, "others": {w: v for w, v in medians.items() if w != what}, "samples": samples.get(name, {})}
+               "met": met, "peer_missing": peer_missing, "troubles": troubles, "losses_apart": apart,
+               "others": {w: v for w, v in medians.items() if w != what}, "bound": bound, "samples": samples.get(name, {})}
 
 
 def table(rows):
-    header = ["row", "ours", "peer", "unit", "ratio", "floor", "", "peer's name"]
+    bounded = any(r["bound"] for r in rows)
+    header = ["row", "ours", "peer", "unit", "ratio", "floor", "", *(["bound by", "share"] if bounded else []), "peer's name"]
     verdict = {True: "met", False: "NOT MET", None: ""}
-    body = [[r["row"], number(r["ours"]), number(r["peer"]), r["unit"], "" if r["ratio"] is None else f"{r['ratio']:.3f}",
-             r["requirement"], verdict[r["met"]] + ("" if r["quiet"] else " (noisy)"), r["peer_name"]] for r in rows]
+
+    def bound(row):
+        return [row["bound"]["what"], f"{row['bound']['share']:.2f}"] if row["bound"] else ["", ""]
+    body = [[r["row"], number(r["ours"]), number(r["peer"]), r["unit"], "" if r["ratio"] is None else f"{r['ratio']:.3f}", r["requirement"],
+             ("PEER MISSING" if r["peer_missing"] else verdict[r["met"]]) + ("" if r["quiet"] else " (noisy)"),
+             *(bound(r) if bounded else []), r["peer_name"]] for r in rows]
     widths = [max(len(line[i]) for line in [header, *body]) for i in range(len(header))]
-    right = {1, 2, 4}
+    right = {1, 2, 4, 8} if bounded else {1, 2, 4}
     for line in [header, ["-" * w for w in widths], *body]:
         print("  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths))).rstrip())
+    if bounded:
+        print("bound by: what takes longest of what a row does at least, and its share of our time: read, copy: its bytes at the rate\n"
+              "  that the machine has for arrays of about this size; multiply-adds: its operations at the rate of registers; instructions:\n"
+              "  our own program's time where all data fit in the second cache, so a limit of the code, not of the machine")
 
 
 def main():
@@ -289,7 +398,7 @@ def main():
             continue
         print(f"[{i}/{len(specs)}] {spec['row']}", end="", file=sys.stderr, flush=True)
         samples, troubles, quiet = measure(spec, args.patience)
-        rows += [{**row, "quiet": quiet} for row in rows_of(spec, samples, troubles)]
+        rows += [{**row, "quiet": quiet} for row in rows_of(spec, samples, troubles, machine)]
         print(f": {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
     print()
     table(rows)
@@ -300,6 +409,12 @@ def main():
             print(f"{row['row']}: losses of the first steps agree to {row['losses_apart']:.1e} relative")
         if row["others"]:
             print(f"{row['row']}: also measured: " + ", ".join(f"{w} {number(v)} {row['unit']}" for w, v in row["others"].items()))
+        for line in row["samples"].get("ours", [])[-1:]:
+            shares = {key.removeprefix("share_in_"): value for key, value in line.items() if key.startswith("share_in_")}
+            if shares:
+                print(f"{row['row']}: of our time in " + ", ".join(f"{what} {100 * share:.0f} %" for what, share in shares.items()))
+            if "peak_bytes_per_device" in line:
+                print(f"{row['row']}: peak_bytes_per_device {line['peak_bytes_per_device'] / (1 << 20):.1f} MiB, the process grew by {line['grown_bytes'] / (1 << 20):.1f} MiB")
     pathlib.Path(args.build, f"results_{args.suite}.json").write_text(json.dumps({"busy_cores": load, "machine": machine, "rows": rows}, indent=1))
     sys.exit(any(row["met"] is False for row in rows))
 

@@ -1,28 +1,22 @@
 #!/usr/bin/python3
 # SPDX-FileCopyrightText: 2026 The Espalier authors
 # SPDX-License-Identifier: BSL-1.0
-"""The small GPT of the benchmarks in PyTorch 1.13 on the CPU: the peer of `small_gpt` and `small_gpt_ddp`.
+"""The GPTs of the benchmarks in PyTorch on the CPU: the peer of `small_gpt`, `large_gpt` and `small_gpt_ddp`.
 
 Prints JSON lines: {"row": "small_gpt", "what": "torch 2 threads", "value": ..., "unit": "ms", ...} with the median
 milliseconds of a training step, tokens per second, the number of parameters and the losses of the first steps.
+What is trained, on which numbers: gpt_data.py.
 
-Parameters and tokens come from a counter-based generator, so that another program can repeat them bit for bit:
-`draw(seed, stream, i)` is splitmix64 of `seed * 2^52 + stream * 2^32 + i`; its upper 24 bits are a number u in [0, 1).
-Tensor number k (the order of `parameter_list`) is filled from stream k with (2u - 1) * 0.02 * sqrt(3), row-major in the
-orientation [in, out]; biases are 0 and norm gains 1. Token (b, t) of batch n is floor(u * vocabulary), stream 1000 + n,
-i = b * (sequence + 1) + t; the target of token t is token t + 1. Step s trains on batch s mod 8. The loss is the mean of
-the cross entropy over all tokens, before the update.
-
-Two styles. `idiomatic` is eager PyTorch as an expert writes it: fused query-key-value, functional calls, one
-precomputed mask, gradients written and never zeroed, torch.optim. `tuned` (the default, and the peer) adds hand-written
-autograd functions that work on pieces of the size of the L2 cache and in place. Both use the environment below: glibc
-keeps its pages (no page faults in a step), OpenBLAS with OpenMP instead of Debian's default, AVX-512 kernels.
+Four styles. `eager` is current PyTorch as an expert writes it: fused query-key-value, functional calls,
+scaled_dot_product_attention, gradients written and never zeroed, a fused optimizer; `compiled` adds torch.compile.
+`idiomatic` and `tuned` (the default) also run with PyTorch 1.13: attention by two products and one precomputed mask;
+`tuned` has hand-written autograd functions that work on pieces of the size of the L2 cache and in place. All use the
+environment below: glibc keeps its pages (no page faults in a step), OpenBLAS with OpenMP instead of Debian's default, AVX-512 kernels.
 Tried and left out, no faster here: tcmalloc, jemalloc (slower), torch.jit.trace (Debian's build has no LLVM, so nothing
 is fused on the CPU), weights stored [in, out], foreach optimizers, smaller buckets for DDP. The piecewise Adam and
 torch.optim's are equal within the noise.
 """
 import argparse
-import json
 import math
 import os
 import socket
@@ -59,101 +53,47 @@ def environment(threads):
     }
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--mode", choices=["single", "ddp"], default="single")
-    parser.add_argument("--threads", type=int, default=1, help="threads of the one process (ddp: of each rank)")
-    parser.add_argument("--ranks", type=int, default=2, help="ranks of ddp")
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--warmup", type=int, default=5)
-    parser.add_argument("--losses", type=int, default=8, help="how many losses to print")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--heads", type=int, default=8)
-    parser.add_argument("--sequence", type=int, default=128)
-    parser.add_argument("--vocabulary", type=int, default=1024)
-    parser.add_argument("--batch", type=int, default=16, help="global batch")
-    parser.add_argument("--tied", action="store_true", help="the output projection is the token embedding")
-    parser.add_argument("--weight-decay", type=float, default=0.0, help="0: Adam, more: AdamW")
-    parser.add_argument("--rate", type=float, default=1e-3)
-    parser.add_argument("--row", help="name of the row in the line that is printed")
-    parser.add_argument("--style", choices=["tuned", "idiomatic"], default="tuned")
-    parser.add_argument("--variant", default="", help="comma-separated experiments: trace (idiomatic only), adam, foreach, nn, la, bucket=MiB, dynamic, noenv")
-    parser.add_argument("--profile", action="store_true")
-    return parser.parse_args()
+if __name__ == "__main__" and os.environ.get("ESPALIER_PEER_READY") is None:
+    # Before NumPy is there, whose libraries would read their variables.
+    options = argparse.ArgumentParser(add_help=False)
+    options.add_argument("--threads", type=int, default=1)
+    options.add_argument("--variant", default="")
+    known = options.parse_known_args()[0]
+    if "noenv" not in known.variant:
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **environment(known.threads)})
 
-
-args = arguments()
-if __name__ == "__main__" and os.environ.get("ESPALIER_PEER_READY") is None and "noenv" not in args.variant:
-    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **environment(args.threads)})
-
-import numpy  # noqa: E402
+import gpt_data  # noqa: E402
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--mode", choices=["single", "ddp"], default="single")
+    parser.add_argument("--ranks", type=int, default=2, help="ranks of ddp")
+    parser.add_argument("--style", choices=["tuned", "idiomatic", "eager", "compiled"], default="tuned")
+    parser.add_argument("--variant", default="", help="comma-separated experiments: trace (idiomatic only), adam, foreach, nn, la, bucket=MiB, dynamic, noenv")
+    parser.add_argument("--profile", action="store_true")
+    return gpt_data.parse(parser)
+
+
+args = arguments()
 variants = set(args.variant.split(","))
-
-
-def draw(stream, count):
-    """`count` numbers in [0, 1) from one stream, float64."""
-    with numpy.errstate(over="ignore"):
-        z = numpy.arange(count, dtype=numpy.uint64) + numpy.uint64((args.seed << 52) + (stream << 32))
-        z = (z + numpy.uint64(1)) * numpy.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
-        z = z ^ (z >> numpy.uint64(31))
-    return (z >> numpy.uint64(40)).astype(numpy.float64) * 2.0**-24
-
-
-def parameter_list():
-    """Name, shape [in, out] and kind of every parameter, in the order of their streams."""
-    d = args.width
-    yield "token", (args.vocabulary, d), "weight"
-    yield "position", (args.sequence, d), "weight"
-    for i in range(args.layers):
-        yield f"{i}.norm1.gain", (d,), "one"
-        yield f"{i}.norm1.bias", (d,), "zero"
-        yield f"{i}.qkv.weight", (d, 3 * d), "weight"
-        yield f"{i}.qkv.bias", (3 * d,), "zero"
-        yield f"{i}.project.weight", (d, d), "weight"
-        yield f"{i}.project.bias", (d,), "zero"
-        yield f"{i}.norm2.gain", (d,), "one"
-        yield f"{i}.norm2.bias", (d,), "zero"
-        yield f"{i}.up.weight", (d, 4 * d), "weight"
-        yield f"{i}.up.bias", (4 * d,), "zero"
-        yield f"{i}.down.weight", (4 * d, d), "weight"
-        yield f"{i}.down.bias", (d,), "zero"
-    yield "norm.gain", (d,), "one"
-    yield "norm.bias", (d,), "zero"
-    if not args.tied:
-        yield "head", (d, args.vocabulary), "weight"
-
-
-def initial(stream, shape, kind):
-    if kind == "one":
-        return torch.ones(shape)
-    if kind == "zero":
-        return torch.zeros(shape)
-    values = (2.0 * draw(stream, math.prod(shape)) - 1.0) * (0.02 * math.sqrt(3.0))
-    return torch.from_numpy(values.astype(numpy.float32).reshape(shape))
+is_current = args.style in ("eager", "compiled")
 
 
 def batch(number, rank, ranks):
     """Tokens and targets of this rank's share of a batch."""
-    length = args.sequence + 1
-    tokens = (draw(1000 + number, args.batch * length) * args.vocabulary).astype(numpy.int64)
-    share = args.batch // ranks
-    tokens = torch.from_numpy(tokens.reshape(args.batch, length)[rank * share:(rank + 1) * share])
-    return tokens[:, :-1].contiguous(), tokens[:, 1:].reshape(-1).contiguous()
+    tokens, targets = gpt_data.batch(args, number, rank, ranks)
+    return torch.from_numpy(tokens), torch.from_numpy(targets.reshape(-1))
 
 
 class Gpt(torch.nn.Module):
     def __init__(self, share):
         super().__init__()
         self.share = share
-        for stream, (name, shape, kind) in enumerate(parameter_list()):
-            value = initial(stream, shape, kind)
+        for name, kind, numbers in gpt_data.parameters(args):
+            value = torch.from_numpy(numbers)
             if kind == "weight" and name not in ("token", "position") and "nn" not in variants:
                 value = value.t().contiguous()  # torch.nn.functional.linear multiplies by the transpose
             self.register_parameter(name.replace(".", "_"), torch.nn.Parameter(value))
@@ -161,7 +101,8 @@ class Gpt(torch.nn.Module):
         self.register_buffer("hidden", hidden, persistent=False)
         tuned = args.style == "tuned"
         # With more than one thread a sample is too little work to share.
-        self.attention = LocalAttention.apply if tuned and (args.threads == 1 or "la" in variants) else attention
+        local = tuned and (args.threads == 1 or "la" in variants)
+        self.attention = fused_attention if is_current else LocalAttention.apply if local else attention
         self.gelu = LocalGelu.apply if tuned else gelu
         self.loss = LocalLoss.apply if tuned else F.cross_entropy
 
@@ -177,9 +118,9 @@ class Gpt(torch.nn.Module):
         x = x.view(b * t, d)
         for i in range(args.layers):
             y = F.layer_norm(x, (d,), p[f"{i}_norm1_gain"], p[f"{i}_norm1_bias"])
-            y = self.linear(y, p[f"{i}_qkv_weight"], p[f"{i}_qkv_bias"])
+            y = self.linear(y, p[f"{i}_qkv_weight"], p.get(f"{i}_qkv_bias"))
             y = self.attention(y, self.hidden, b)
-            x = x + self.linear(y, p[f"{i}_project_weight"], p[f"{i}_project_bias"])
+            x = x + self.linear(y, p[f"{i}_project_weight"], p.get(f"{i}_project_bias"))
             y = F.layer_norm(x, (d,), p[f"{i}_norm2_gain"], p[f"{i}_norm2_bias"])
             y = self.linear(y, p[f"{i}_up_weight"], p[f"{i}_up_bias"])
             y = self.gelu(y)
@@ -195,6 +136,12 @@ def attention(qkv, hidden, b):
     q, k, v = qkv.view(b, t, 3, h, e).permute(2, 0, 3, 1, 4).reshape(3, b * h, t, e).unbind(0)
     scores = torch.bmm(q * (1.0 / math.sqrt(e)), k.transpose(1, 2)).add_(hidden)
     return torch.bmm(scores.softmax(-1), v).view(b, h, t, e).transpose(1, 2).reshape(b * t, d)
+
+
+def fused_attention(qkv, hidden, b):
+    t, d, h = args.sequence, args.width, args.heads
+    q, k, v = qkv.view(b, t, 3, h, d // h).permute(2, 0, 3, 1, 4).unbind(0)
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b * t, d)
 
 
 def gelu(x):
@@ -290,8 +237,9 @@ class LocalAdam:
 
     piece = 1 << 16
 
-    def __init__(self, parameters):
-        self.parameters = list(parameters)
+    def __init__(self, model):
+        self.parameters = list(model.parameters())
+        self.decayed = {id(p) for n, p in model.named_parameters() if not n.endswith(("gain", "bias"))}
         self.states = [[torch.zeros(p.numel()) for _ in range(2)] for p in self.parameters]
         self.work = torch.empty(self.piece)
         self.steps = 0
@@ -308,7 +256,7 @@ class LocalAdam:
         n = self.piece
         for p, (first, second) in zip(self.parameters, self.states):
             for x, g, m, v in zip(p.view(-1).split(n), p.grad.reshape(-1).split(n), first.split(n), second.split(n)):
-                if args.weight_decay:
+                if args.weight_decay and id(p) in self.decayed:
                     x.mul_(1.0 - args.rate * args.weight_decay)
                 m.lerp_(g, 1.0 - beta1)
                 v.mul_(beta2).addcmul_(g, g, value=1.0 - beta2)
@@ -318,10 +266,12 @@ class LocalAdam:
 
 def make_optimizer(model):
     if args.style == "tuned" and "adam" not in variants:
-        return LocalAdam(model.parameters())
-    settings = dict(lr=args.rate, foreach="foreach" in variants)
+        return LocalAdam(model)
+    settings = dict(lr=args.rate, **({"fused": True} if is_current else {"foreach": "foreach" in variants}))
     if args.weight_decay > 0:
-        return torch.optim.AdamW(model.parameters(), weight_decay=args.weight_decay, **settings)
+        decayed = [p for n, p in model.named_parameters() if not n.endswith(("gain", "bias"))]
+        others = [p for n, p in model.named_parameters() if n.endswith(("gain", "bias"))]
+        return torch.optim.AdamW([{"params": decayed, "weight_decay": args.weight_decay}, {"params": others, "weight_decay": 0.0}], **settings)
     return torch.optim.Adam(model.parameters(), **settings)
 
 
@@ -339,6 +289,8 @@ def train(rank, ranks):
     data = [batch(n, rank, ranks) for n in range(8)]
     if "trace" in variants:
         run = torch.jit.trace(model, data[0])
+    if args.style == "compiled":
+        run = torch.compile(model, dynamic=False)
     losses, times = [], []
 
     def step(s):
@@ -370,10 +322,7 @@ def train(rank, ranks):
 
 def report(row, what, result):
     median, best, count, losses = result
-    print(json.dumps({
-        "row": args.row or row, "what": what, "value": round(median, 3), "unit": "ms", "best": round(best, 3),
-        "tokens_per_second": round(args.batch * args.sequence / median * 1e3), "parameters": count, "style": args.style, "losses": losses,
-    }), flush=True)
+    gpt_data.report(args, row, what, args.style, median, best, count, losses)
 
 
 def rank_main(rank, ranks, port):
@@ -389,13 +338,14 @@ def rank_main(rank, ranks, port):
 
 def main():
     if args.mode == "single":
-        report("small_gpt", f"torch {args.threads} thread" + "s" * (args.threads > 1), train(0, 1))
+        version = torch.__version__.split("+")[0] + " " if is_current else ""
+        report("small_gpt", f"torch {version}{args.threads} thread" + "s" * (args.threads > 1), train(0, 1))
         return
-    import torch.multiprocessing
+    from torch import multiprocessing
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    torch.multiprocessing.spawn(rank_main, (args.ranks, port), nprocs=args.ranks)
+    multiprocessing.spawn(rank_main, (args.ranks, port), nprocs=args.ranks)
 
 
 if __name__ == "__main__":

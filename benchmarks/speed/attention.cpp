@@ -39,12 +39,23 @@ struct both_ways {
 /// Of the triangle of scores that count: two products forward, five more backward.
 constexpr double product_flops(int sequence) { return 1.0 * tokens * sequence * heads * features; }
 
+constexpr double array_bytes = 4.0 * tokens * heads * features;
+
 template <int Sequence> void measure(speed_rows& rows) {
   using tensor = sequences<Sequence>;
   const std::string name = std::to_string(Sequence);
-  rows.measure<forward, tensor, tensor, tensor>("attention/forward_" + name, {0, 2 * product_flops(Sequence)});
+  rows.measure<forward, tensor, tensor, tensor>("attention/forward_" + name,
+                                                {4 * array_bytes, 2 * product_flops(Sequence)});
   rows.measure<both_ways, tensor, tensor, tensor, tensor>("attention/both_ways_" + name,
-                                                          {0, 7 * product_flops(Sequence)});
+                                                          {8 * array_bytes, 7 * product_flops(Sequence)});
+}
+
+/// The bytes of one sequence, all heads.
+template <int Sequence> void measure_memory(speed_rows& rows) {
+  using tensor = f32<1, Sequence, heads, features>;
+  const std::string name = std::to_string(Sequence);
+  rows.measure_memory<forward, tensor, tensor, tensor>("memory/forward_" + name);
+  rows.measure_memory<both_ways, tensor, tensor, tensor, tensor>("memory/both_ways_" + name);
 }
 
 }  // namespace
@@ -55,6 +66,13 @@ void measure_attention(speed_rows& rows) {
   measure<2048>(rows);
   measure<4096>(rows);
   measure<8192>(rows);
+}
+void measure_attention_memory(speed_rows& rows) {
+  measure_memory<512>(rows);
+  measure_memory<1024>(rows);
+  measure_memory<2048>(rows);
+  measure_memory<4096>(rows);
+  measure_memory<8192>(rows);
 }
 
 }  // namespace espalier::benchmarks

@@ -75,7 +75,7 @@ void measure_decode(speed_rows& rows) {
   how.integer = settings::context - 1;  // the token takes the cache's last place, and sees all others
   rows.measure_on<llama::mesh<settings>, block, donated<kept>, donated<kept>, f32<1, settings::width>, angles, angles,
                   i32<>, gain, query_weight, key_weight, key_weight, output_weight, gain, up_weight, up_weight,
-                  down_weight>("decode/llama_block", {bytes, 0}, how);
+                  down_weight>("decode/llama_block", {.bytes = bytes, .only_reads = true}, how);
 }
 
 }  // namespace espalier::benchmarks

@@ -19,6 +19,11 @@ constexpr int width = 1024;
 constexpr double elements = 1.0 * rows_of_all * width;
 using matrix = f32<rows_of_all, width>;
 using row = f32<width>;
+/// A part of the rows of each matrix: four such parts fit in the second cache.
+constexpr int parts = 128;
+using slab = f32<rows_of_all / parts, width>;
+template <class... Specs> struct few {};
+template <class... Specs> struct all {};
 constexpr int classes = 8192;
 using logits = f32<512, classes>;
 constexpr int words = 8192;
@@ -108,24 +113,33 @@ struct adamw_update {
 }  // namespace
 
 void measure_elements(speed_rows& rows) {
-  const least_work twice{2 * 4 * elements, 0};
-  const least_work thrice{3 * 4 * elements, 0};
-  rows.measure<exponential, matrix>("elements/exp", twice);
-  rows.measure<hyperbolic_tangent, matrix>("elements/tanh", twice);
-  rows.measure<gelu_forward, matrix>("elements/gelu", twice);
-  rows.measure<gradient_of<gelu_forward>, matrix, matrix>("elements/gelu_gradient", thrice);
-  rows.measure<layer_norm_forward, matrix, row, row>("elements/layer_norm", twice);
-  rows.measure<layer_norm_both_ways, matrix, row, row, matrix>("elements/layer_norm_both_ways", {4 * 4 * elements, 0});
-  rows.measure<softmax_of_rows, matrix>("elements/softmax", twice);
-  rows.measure<cross_entropy_gradient, logits, i32<512>>("elements/cross_entropy_gradient", twice,
-                                                         {.index_limit = classes});
+  const least_work twice{2 * 4 * elements};
+  const least_work thrice{3 * 4 * elements};
+  // `F` on `Few`, and on `Specs`, which have a few rows and all of them.
+  const auto measure = [&rows]<class F, class... Few, class... Specs>(std::string_view row, least_work least, F,
+                                                                      few<Few...>, all<Specs...>, inputs how = {}) {
+    rows.measure<F, Specs...>(row, least.with_instructions(rows.instruction_milliseconds<F, Few...>(row, parts, how)),
+                              how);
+  };
+  measure("elements/exp", twice, exponential{}, few<slab>{}, all<matrix>{});
+  measure("elements/tanh", twice, hyperbolic_tangent{}, few<slab>{}, all<matrix>{});
+  measure("elements/gelu", twice, gelu_forward{}, few<slab>{}, all<matrix>{});
+  measure("elements/gelu_gradient", thrice, gradient_of<gelu_forward>{}, few<slab, slab>{}, all<matrix, matrix>{});
+  measure("elements/layer_norm", twice, layer_norm_forward{}, few<slab, row, row>{}, all<matrix, row, row>{});
+  measure("elements/layer_norm_both_ways", {4 * 4 * elements}, layer_norm_both_ways{}, few<slab, row, row, slab>{},
+          all<matrix, row, row, matrix>{});
+  measure("elements/softmax", twice, softmax_of_rows{}, few<slab>{}, all<matrix>{});
+  measure("elements/cross_entropy_gradient", twice, cross_entropy_gradient{},
+          few<f32<512 / parts, classes>, i32<512 / parts>>{}, all<logits, i32<512>>{}, {.index_limit = classes});
   rows.measure<transposed, matrix>("elements/transpose", twice);
-  rows.measure<sums_of_rows, matrix>("elements/sums_of_rows", {4 * elements, 0});
-  rows.measure<sums_of_columns, matrix>("elements/sums_of_columns", {4 * elements, 0});
+  const least_work once{.bytes = 4 * elements, .only_reads = true};
+  rows.measure<sums_of_rows, matrix>("elements/sums_of_rows", once);
+  rows.measure<sums_of_columns, matrix>("elements/sums_of_columns", once);
   rows.measure<gather_gradient, table, tokens, f32<8192, 512>>("elements/gather_gradient", twice,
                                                                {.index_limit = words});
-  rows.measure<adamw_update, donated<matrix>, donated<matrix>, donated<matrix>, matrix>(
-      "elements/adamw", {7 * 4 * elements, 0}, {.squared = 2});
+  measure("elements/adamw", {.bytes = 7 * 4 * elements, .arrays = 4 * 4 * elements}, adamw_update{},
+          few<donated<slab>, donated<slab>, donated<slab>, slab>{},
+          all<donated<matrix>, donated<matrix>, donated<matrix>, matrix>{}, {.squared = 2});
 }
 
 }  // namespace espalier::benchmarks

@@ -8,10 +8,12 @@
 #include <espalier/tensor/run/execute/gather.hpp>
 #include <espalier/tensor/run/execute/runner.hpp>
 
+#include <algorithm>
 #include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -19,14 +21,31 @@
 #include <utility>
 #include <vector>
 
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 /// Rows of the suite `speed`: one operator or layer on one device, against current frameworks on the same numbers
 /// (benchmarks/peers/speed/rows.py).
 namespace espalier::benchmarks {
 
-/// What a row reads and multiplies at least: its time is shown beside the machine's own rates for that.
+/// What a row moves and multiplies at least. benchmarks/peers/collect.py finds what binds it among the machine's own
+/// rates, and which share of that is reached.
 struct least_work {
   double bytes = 0;
   double flops = 0;
+  /// The bytes of all arrays, if the row passes over some of them twice: how large a cache would hold them.
+  double arrays = 0;
+  /// It writes next to nothing.
+  bool only_reads = false;
+  /// Milliseconds that its instructions take at least: `speed_rows::instruction_milliseconds`.
+  double instructions = 0;
+
+  [[nodiscard]] least_work with_instructions(double milliseconds) const {
+    least_work made = *this;
+    made.instructions = milliseconds;
+    return made;
+  }
 };
 
 /// An integer below `limit`, as rows.py draws it too.
@@ -97,12 +116,63 @@ class speed_rows {
     runner<measured> run(here);
     measure_with(here, row, least, how, run, std::make_integer_sequence<int, sizeof...(Specs)>{});
   }
+  /// The milliseconds that a row would take if its data were at hand: those of the same program on a `parts`th of it,
+  /// which the second cache holds, on one thread, times the parts that each thread has.
+  template <class F, class... Specs>
+  double instruction_milliseconds(std::string_view row, double parts, inputs how = {}) {
+    if (!wants(row)) return 0;
+    using measured = program<mesh<>, F, Specs...>;
+    const int threads = threads_of_all();
+    set_threads(1);
+    world here(mesh<>::value);
+    runner<measured> run(here);
+    const double taken = [&]<int... I>(std::integer_sequence<int, I...> /*all*/) {
+      auto arguments = std::make_tuple(run.template argument<I>()...);
+      (filler{I, how}(std::get<I>(arguments)), ...);
+      return median_seconds([&] { keep(run(std::get<I>(arguments)...)); }, {20, 200});
+    }
+    (std::make_integer_sequence<int, sizeof...(Specs)>{});
+    set_threads(threads);
+    return taken * 1e3 * parts / threads;
+  }
+  /// Bytes that a call needs, by which the process has grown at most: rows.py measures the same of PyTorch. What
+  /// `Program` says is printed beside, and counts where it is more.
+  template <class F, class... Specs> void measure_memory(std::string_view row) {
+    if (!wants(row)) return;
+    using measured = program<mesh<>, F, Specs...>;
+    constexpr std::int64_t said = measured::peak_bytes_per_device();
+#if defined(__GLIBC__)
+    // What a row before this has freed goes back to the system, so that this one has to ask for it.
+    mallopt(M_MMAP_THRESHOLD, 1 << 16);
+    mallopt(M_TRIM_THRESHOLD, 1 << 16);
+#endif
+    world here(mesh<>::value);
+    const std::int64_t before = status_bytes("VmRSS:");
+    forget_most_memory();
+    runner<measured> run(here);
+    [&]<int... I>(std::integer_sequence<int, I...> /*all*/) {
+      auto arguments = std::make_tuple(run.template argument<I>()...);
+      (filler{I, {}}(std::get<I>(arguments)), ...);
+      keep(run(std::get<I>(arguments)...));
+    }
+    (std::make_integer_sequence<int, sizeof...(Specs)>{});
+    const std::int64_t grown = status_bytes("VmHWM:") - before;
+    report(name_of(row), "ours", static_cast<double>(std::max(said, grown)) / (1 << 20), "MiB",
+           "\"peak_bytes_per_device\": " + std::to_string(said) + ", \"grown_bytes\": " + std::to_string(grown));
+  }
   /// The median of as many calls as take a second, 5 to 50.
   template <class Body> double milliseconds(const Body& body) const {
     const double once = median_seconds(body, {2, 3});
     int count = static_cast<int>(1.0 / (once + 1e-9));
     count = count < 5 ? 5 : count > 50 ? 50 : count;
     return median_seconds(body, {0, count}) * 1e3;
+  }
+  [[nodiscard]] static int threads_of_all() {
+#if defined(_OPENMP)
+    return omp_get_max_threads();
+#else
+    return 1;
+#endif
   }
   /// The row elements/exp is called elements_2t/exp on two threads.
   [[nodiscard]] static std::string name_of(std::string_view row) {
@@ -115,8 +185,16 @@ class speed_rows {
   static void line(std::string_view row, double milliseconds, least_work least, double magnitude) {
     const std::string name = name_of(row);
     std::string more = "\"mean_magnitude\": " + std::to_string(magnitude);
-    if (least.bytes > 0) more += ", \"GB/s\": " + std::to_string(least.bytes / milliseconds * 1e-6);
-    if (least.flops > 0) more += ", \"GFLOP/s\": " + std::to_string(least.flops / milliseconds * 1e-6);
+    const auto add = [&](const char* key, double value) {
+      if (value > 0) more += std::string(", \"") + key + "\": " + std::to_string(value);
+    };
+    add("GB/s", least.bytes / milliseconds * 1e-6);
+    add("GFLOP/s", least.flops / milliseconds * 1e-6);
+    add("bytes", least.bytes);
+    add("flops", least.flops);
+    add("arrays", least.arrays > 0 ? least.arrays : least.bytes);
+    add("only_reads", least.only_reads ? 1 : 0);
+    add("instruction_ms", least.instructions);
     report(name, "ours", milliseconds, "ms", more);
   }
 
@@ -136,11 +214,24 @@ class speed_rows {
     line(row, milliseconds([&] { keep(run(std::get<I>(arguments)...)); }), least, magnitude);
   }
 
+  /// A line of /proc/self/status in bytes: "VmRSS:", the memory in use, or "VmHWM:", the most since it was forgotten.
+  [[nodiscard]] static std::int64_t status_bytes(std::string_view wanted) {
+    std::ifstream file("/proc/self/status");
+    std::string name;
+    std::string rest;
+    for (std::int64_t kibibytes = 0; file >> name; std::getline(file, rest)) {
+      if (name == wanted && file >> kibibytes) return kibibytes * 1024;
+    }
+    return 0;
+  }
+  static void forget_most_memory() { std::ofstream("/proc/self/clear_refs") << 5; }
+
   std::string_view wanted_;
 };
 
 void measure_elements(speed_rows& rows);
 void measure_attention(speed_rows& rows);
+void measure_attention_memory(speed_rows& rows);
 void measure_products(speed_rows& rows);
 void measure_decode(speed_rows& rows);
 void measure_regions(speed_rows& rows);

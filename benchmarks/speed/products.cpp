@@ -25,7 +25,8 @@ struct queries_by_keys {
 
 template <int M, int K, int N> void measure(speed_rows& rows) {
   rows.measure<product, f32<M, K>, f32<K, N>>(
-      "products/" + std::to_string(M) + "x" + std::to_string(K) + "x" + std::to_string(N), {0, 2.0 * M * K * N});
+      "products/" + std::to_string(M) + "x" + std::to_string(K) + "x" + std::to_string(N),
+      {4.0 * (M * K + K * N + M * N), 2.0 * M * K * N});
 }
 
 }  // namespace
@@ -39,8 +40,12 @@ void measure_products(speed_rows& rows) {
   measure<2048, 256, 1024>(rows);  // its MLP, up
   measure<2048, 1024, 256>(rows);  // and down
   constexpr double flops = 2.0 * 16 * 8 * 128 * 128 * 32;
-  rows.measure<weights_by_values, f32<16, 8, 128, 128>, f32<16, 128, 8, 32>>("products/weights_by_values", {0, flops});
-  rows.measure<queries_by_keys, f32<16, 128, 8, 32>, f32<16, 128, 8, 32>>("products/queries_by_keys", {0, flops});
+  constexpr double scores = 4.0 * 16 * 8 * 128 * 128;
+  constexpr double heads = 4.0 * 16 * 128 * 8 * 32;
+  rows.measure<weights_by_values, f32<16, 8, 128, 128>, f32<16, 128, 8, 32>>("products/weights_by_values",
+                                                                             {scores + 2 * heads, flops});
+  rows.measure<queries_by_keys, f32<16, 128, 8, 32>, f32<16, 128, 8, 32>>("products/queries_by_keys",
+                                                                          {scores + 2 * heads, flops});
 }
 
 }  // namespace espalier::benchmarks

@@ -4,6 +4,7 @@
 
 #include "gpt_step.hpp"
 #include "models.hpp"
+#include "timed_device.hpp"
 #include "torch_values.hpp"
 
 #include <espalier/tensor/run/execute/gather.hpp>
@@ -75,6 +76,30 @@ template <class Program, class Config> class compiled_step final : public gpt_st
     last_loss_ = &run_(state_, tokens_[n], targets_[n], rate_).template get<1>();
   }
   [[nodiscard]] double loss() override { return gather(world_, *last_loss_).front(); }
+
+  [[nodiscard]] step_seconds profile(int count) override {
+    using device = timed_device<detail::executor_of<Program, comm::any_communicator>>;
+    static constexpr int first_leaf[]{Program::template first_leaf<0>(), Program::template first_leaf<1>(),
+                                      Program::template first_leaf<2>(), Program::template first_leaf<3>(),
+                                      Program::template first_leaf<4>()};
+    typename runner_type::result_type results;  // outlive the runner
+    detail::program_runner timed(
+        world_, tables_of<Program>(),
+        {&Program::mesh::value, &Program::parts, &first_leaf[0], Program::arity, &device::make, nullptr});
+    detail::visit_arrays(results, detail::result_lister{timed});
+    timed.start();
+    for (int s = 0; s <= count; ++s) {
+      if (s == 1) device::total = {};  // the first step finds the caches of another runner
+      const auto n = static_cast<std::size_t>(s % batches);
+      timed.forget_arguments();
+      detail::visit_arrays(state_, detail::argument_lister{timed});
+      timed.add_argument(tokens_[n]);
+      timed.add_argument(targets_[n]);
+      timed.add_argument(rate_);
+      timed.call(source_line{});
+    }
+    return device::total;
+  }
 
  private:
   using runner_type = runner<Program>;

@@ -27,6 +27,14 @@ struct step_facts {
   int instructions = 0;
 };
 
+/// The time of some steps, and of that what their products take.
+struct step_seconds {
+  double all = 0;
+  double products = 0;
+  /// Attention, where products and the softmax of a few rows take turns: not in `products`.
+  double rows = 0;
+};
+
 /// A training step with its parameters and eight batches, both drawn as benchmarks/peers/torch_gpt.py draws them.
 class gpt_step {
  public:
@@ -43,6 +51,8 @@ class gpt_step {
   virtual void run(int number) = 0;
   /// The loss that the last step found before its update. Collective: all ranks call it.
   [[nodiscard]] virtual double loss() = 0;
+  /// Where the time of `count` more steps goes, on one device: the same steps, with a clock around each launch.
+  [[nodiscard]] virtual step_seconds profile(int count) = 0;
 };
 
 /// d_model 512, 8 heads, 4 layers, sequence 256, batch 8, vocabulary 256, AdamW, on one device.

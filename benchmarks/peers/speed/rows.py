@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The Espalier authors
 # SPDX-License-Identifier: BSL-1.0
-"""The rows of benchmarks/speed in PyTorch, eager and compiled, and in JAX, on the same numbers.
+"""The rows of benchmarks/speed in PyTorch, eager and compiled, in JAX, and in PyTorch's oneDNN, on the same numbers.
 
-    rows.py eager|compiled|jax ROWS     ROWS: a row's name, or a part of it up to a slash (elements, attention, products,
-                                        decode)
+    rows.py eager|compiled|jax|onednn ROWS     ROWS: a row's name, or a part of it up to a slash (elements, attention,
+                                               products, decode; eager also memory)
 
 Prints JSON lines as our program does; `mean_magnitude` is that of the (first) result, by which one sees that both
-compute the same. As many threads as OMP_NUM_THREADS says; JAX's own take the processors that the process may use.
+compute the same. A row that the peer cannot do has a `reason` instead of a value. As many threads as OMP_NUM_THREADS
+says; JAX's own take the processors that the process may use.
 """
 import json
 import math
@@ -19,8 +20,11 @@ import time
 # Activations of some MiB would be unmapped and faulted in again by every call.
 ENVIRONMENT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(8 << 30), "MALLOC_TOP_PAD_": str(64 << 20),
                "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "JAX_PLATFORMS": "cpu", "ESPALIER_PEER_READY": "1"}
+# Where memory is counted, what is freed goes back to the system, so that the next call has to ask for it.
+ENVIRONMENT_OF_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 16), "MALLOC_TRIM_THRESHOLD_": str(1 << 16), "ESPALIER_PEER_READY": "1"}
 if __name__ == "__main__" and "ESPALIER_PEER_READY" not in os.environ:
-    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ENVIRONMENT})
+    counts_memory = len(sys.argv) > 2 and sys.argv[2].split("/")[0] == "memory"
+    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **(ENVIRONMENT_OF_MEMORY if counts_memory else ENVIRONMENT)})
 
 import numpy  # noqa: E402
 
@@ -40,36 +44,36 @@ def indices(limit, *shape):
 
 
 def shapes():
-    """Row, kind, arguments."""
+    """Row, kind, and what draws its arguments."""
     matrix, row = (ROWS, WIDTH), (WIDTH,)
-    yield "elements/exp", "exp", [drawn(0, *matrix)]
-    yield "elements/tanh", "tanh", [drawn(0, *matrix)]
-    yield "elements/gelu", "gelu", [drawn(0, *matrix)]
-    yield "elements/gelu_gradient", "gelu_gradient", [drawn(0, *matrix), drawn(1, *matrix)]
-    yield "elements/layer_norm", "layer_norm", [drawn(0, *matrix), drawn(1, *row), drawn(2, *row)]
-    yield "elements/layer_norm_both_ways", "layer_norm_both_ways", [drawn(0, *matrix), drawn(1, *row), drawn(2, *row), drawn(3, *matrix)]
-    yield "elements/softmax", "softmax", [drawn(0, *matrix)]
-    yield "elements/cross_entropy_gradient", "cross_entropy_gradient", [drawn(0, 512, CLASSES), indices(CLASSES, 512)]
-    yield "elements/transpose", "transpose", [drawn(0, *matrix)]
-    yield "elements/sums_of_rows", "sums_of_rows", [drawn(0, *matrix)]
-    yield "elements/sums_of_columns", "sums_of_columns", [drawn(0, *matrix)]
-    yield "elements/gather_gradient", "gather_gradient", [drawn(0, WORDS, 512), indices(WORDS, 8192), drawn(2, 8192, 512)]
-    yield "elements/adamw", "adamw", [drawn(0, *matrix), drawn(1, *matrix), drawn(2, *matrix, squared=True), drawn(3, *matrix)]
+    yield "elements/exp", "exp", lambda: [drawn(0, *matrix)]
+    yield "elements/tanh", "tanh", lambda: [drawn(0, *matrix)]
+    yield "elements/gelu", "gelu", lambda: [drawn(0, *matrix)]
+    yield "elements/gelu_gradient", "gelu_gradient", lambda: [drawn(0, *matrix), drawn(1, *matrix)]
+    yield "elements/layer_norm", "layer_norm", lambda: [drawn(0, *matrix), drawn(1, *row), drawn(2, *row)]
+    yield "elements/layer_norm_both_ways", "layer_norm_both_ways", lambda: [drawn(0, *matrix), drawn(1, *row), drawn(2, *row), drawn(3, *matrix)]
+    yield "elements/softmax", "softmax", lambda: [drawn(0, *matrix)]
+    yield "elements/cross_entropy_gradient", "cross_entropy_gradient", lambda: [drawn(0, 512, CLASSES), indices(CLASSES, 512)]
+    yield "elements/transpose", "transpose", lambda: [drawn(0, *matrix)]
+    yield "elements/sums_of_rows", "sums_of_rows", lambda: [drawn(0, *matrix)]
+    yield "elements/sums_of_columns", "sums_of_columns", lambda: [drawn(0, *matrix)]
+    yield "elements/gather_gradient", "gather_gradient", lambda: [drawn(0, WORDS, 512), indices(WORDS, 8192), drawn(2, 8192, 512)]
+    yield "elements/adamw", "adamw", lambda: [drawn(0, *matrix), drawn(1, *matrix), drawn(2, *matrix, squared=True), drawn(3, *matrix)]
     for sequence in (512, 1024, 2048, 4096, 8192):
-        qkv = [drawn(n, TOKENS // sequence, sequence, HEADS, FEATURES) for n in range(4)]
-        yield f"attention/forward_{sequence}", "attention", qkv[:3]
-        yield f"attention/both_ways_{sequence}", "attention_both_ways", qkv
+        shape = (TOKENS // sequence, sequence, HEADS, FEATURES)
+        yield f"attention/forward_{sequence}", "attention", lambda shape=shape: [drawn(n, *shape) for n in range(3)]
+        yield f"attention/both_ways_{sequence}", "attention_both_ways", lambda shape=shape: [drawn(n, *shape) for n in range(4)]
     for m, k, n in ((512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096), (2048, 256, 768), (2048, 256, 1024), (2048, 1024, 256)):
-        yield f"products/{m}x{k}x{n}", "product", [drawn(0, m, k), drawn(1, k, n)]
-    yield "decode/llama_block", "llama_block", [
+        yield f"products/{m}x{k}x{n}", "product", lambda m=m, k=k, n=n: [drawn(0, m, k), drawn(1, k, n)]
+    yield "decode/llama_block", "llama_block", lambda: [
         drawn(0, 1, KEY_HEADS, CONTEXT, FEATURES), drawn(1, 1, KEY_HEADS, CONTEXT, FEATURES), drawn(2, 1, WIDTH),
         drawn(3, 1, FEATURES), drawn(4, 1, FEATURES), drawn(6, WIDTH, weight=True),
         drawn(7, QUERY_HEADS * FEATURES, WIDTH, weight=True), drawn(8, KEY_HEADS * FEATURES, WIDTH, weight=True),
         drawn(9, KEY_HEADS * FEATURES, WIDTH, weight=True), drawn(10, WIDTH, QUERY_HEADS * FEATURES, weight=True),
         drawn(11, WIDTH, weight=True), drawn(12, HIDDEN, WIDTH, weight=True), drawn(13, HIDDEN, WIDTH, weight=True),
         drawn(14, WIDTH, HIDDEN, weight=True)]
-    yield "products/weights_by_values", "weights_by_values", [drawn(0, 16, 8, 128, 128), drawn(1, 16, 128, 8, 32)]
-    yield "products/queries_by_keys", "queries_by_keys", [drawn(0, 16, 128, 8, 32), drawn(1, 16, 128, 8, 32)]
+    yield "products/weights_by_values", "weights_by_values", lambda: [drawn(0, 16, 8, 128, 128), drawn(1, 16, 128, 8, 32)]
+    yield "products/queries_by_keys", "queries_by_keys", lambda: [drawn(0, 16, 128, 8, 32), drawn(1, 16, 128, 8, 32)]
 
 
 class Torch:
@@ -81,6 +85,10 @@ class Torch:
         self.compiled = compiled
         self.name = f"torch {torch.__version__.split('+')[0]} {'compiled' if compiled else 'eager'}"
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+
+    def variants(self, kind, arguments):
+        """What to call, under each name."""
+        yield "", self.prepare(kind, arguments)
 
     def prepare(self, kind, arguments):
         if kind.startswith("attention"):  # [batch, heads, sequence, features] is what its kernel reads
@@ -217,12 +225,32 @@ class Torch:
         return y + functional.linear(functional.silu(functional.linear(m, gate)) * functional.linear(m, up), down)
 
 
+class OneDnn(Torch):
+    """oneDNN as PyTorch ships and calls it: products alone, once with the right matrix packed before, once as it is."""
+
+    def __init__(self):
+        super().__init__(False)
+        self.name = f"oneDNN in torch {torch.__version__.split('+')[0]}"
+
+    def variants(self, kind, arguments):
+        if kind != "product":
+            return
+        a, b = (torch.from_numpy(x.copy()) for x in arguments)
+        linear = torch.ops.mkldnn._linear_pointwise  # multiplies by the transpose of its second operand
+        packed = torch.ops.mkldnn._reorder_linear_weight(b.t().contiguous(), a.shape[0])
+        yield "", lambda: linear(a, b.t(), None, "none", [], "")
+        yield "packed before", lambda: linear(a, packed, None, "none", [], "")
+
+
 class Jax:
     def __init__(self):
         global jax, jnp
         import jax
         import jax.numpy as jnp
         self.name = f"jax {jax.__version__}"
+
+    def variants(self, kind, arguments):
+        yield "", self.prepare(kind, arguments)
 
     def prepare(self, kind, arguments):
         arrays = [jnp.asarray(a.astype(numpy.int32) if a.dtype == numpy.int64 else a) for a in arguments]
@@ -350,35 +378,84 @@ class Jax:
         return y + (jax.nn.silu(m @ gate.T) * (m @ up.T)) @ down.T, keys, values
 
 
-def milliseconds(call, finish):
-    """The median of as many calls as take a second, 5 to 50; the third call, if one takes more than two seconds."""
+def milliseconds(call, finish, first):
+    """The median of as many calls as take a second, 5 to 50. Of calls that take more than a second one counts, and of
+    those that take more than ten the first, which also compiles: such a peer is not close, and would take minutes."""
     def once():
         begin = time.perf_counter()
         finish(call())
         return time.perf_counter() - begin
-    once()
-    if once() > 2:  # a row that takes so long is no close one
-        return once() * 1e3
+    if first > 10:
+        return first * 1e3
+    taken = once()
+    if taken > 1:
+        return taken * 1e3
     once()
     count = min(50, max(5, int(1 / min(once() for _ in range(2)))))
     return statistics.median(once() for _ in range(count)) * 1e3
 
 
+def status_bytes(wanted):
+    """A line of /proc/self/status: VmRSS, the memory in use, or VmHWM, the most since it was forgotten."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(wanted + ":"))
+
+
+def report_memory(peer, wanted):
+    """MiB by which the process grows at most while it makes the arguments and calls the function."""
+    for sequence in (512, 1024, 2048, 4096, 8192):
+        for way in ("forward", "both_ways"):
+            row = f"memory/{way}_{sequence}"
+            if wanted not in (row, "memory"):
+                continue
+            kind = "attention" if way == "forward" else "attention_both_ways"
+            count = 3 if way == "forward" else 4
+
+            def call(length):
+                tensors = [torch.empty(1, HEADS, length, FEATURES) for _ in range(count)]
+                for n, tensor in enumerate(tensors):
+                    tensor.uniform_(-2, 2, generator=torch.Generator().manual_seed(n))
+                with torch.set_grad_enabled(way != "forward"):
+                    return getattr(peer, kind)(*tensors)
+            call(64)  # libraries and threads
+            before = status_bytes("VmRSS")
+            with open("/proc/self/clear_refs", "w") as file:
+                file.write("5")
+            result = call(sequence)
+            grown = status_bytes("VmHWM") - before
+            del result
+            print_line(row, peer.name, grown / (1 << 20), "MiB")
+
+
+def print_line(row, what, value, unit, **more):
+    name = row.replace("/", f"_{os.environ.get('OMP_NUM_THREADS', 'all')}t/")
+    print(json.dumps({"row": name, "what": what, "value": value, "unit": unit, **more}), flush=True)
+
+
+PEERS = {"eager": lambda: Torch(False), "compiled": lambda: Torch(True), "jax": Jax, "onednn": OneDnn}
+
+
 def main():
-    if len(sys.argv) != 3 or sys.argv[1] not in ("eager", "compiled", "jax"):
+    if len(sys.argv) != 3 or sys.argv[1] not in PEERS:
         sys.exit(__doc__)
-    peer = Jax() if sys.argv[1] == "jax" else Torch(sys.argv[1] == "compiled")
-    for row, kind, arguments in shapes():
-        if row != sys.argv[2] and not row.startswith(sys.argv[2] + "/"):
+    peer = PEERS[sys.argv[1]]()
+    wanted = sys.argv[2]
+    if wanted.split("/")[0] == "memory":
+        report_memory(peer, wanted)
+    for row, kind, draw in shapes():
+        if row != wanted and not row.startswith(wanted + "/"):
             continue
         try:
-            call = peer.prepare(kind, arguments)
-            first = peer.magnitude(call())
-            taken = milliseconds(call, peer.finish)
+            for variant, call in peer.variants(kind, draw()):
+                begin = time.perf_counter()
+                result = call()
+                peer.finish(result)
+                first = time.perf_counter() - begin
+                magnitude = peer.magnitude(result)
+                del result
+                print_line(row, f"{peer.name} {variant}".strip(), milliseconds(call, peer.finish, first), "ms", mean_magnitude=magnitude)
         except Exception as error:  # a row that a peer cannot do is missing, the others are not
-            print(f"{peer.name}: {row}: {str(error).splitlines()[0]}", file=sys.stderr)
-            continue
-        print(json.dumps({"row": row.replace("/", f"_{os.environ.get('OMP_NUM_THREADS', 'all')}t/"), "what": peer.name, "value": taken, "unit": "ms", "mean_magnitude": first}), flush=True)
+            print_line(row, peer.name, None, "ms", reason=(str(error).splitlines() or [type(error).__name__])[0])
 
 
 if __name__ == "__main__":
