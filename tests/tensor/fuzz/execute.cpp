@@ -408,7 +408,9 @@ template <class Check> void check_many(long cases, bool cuts, const Check& check
   // The generator means to ask for one in few programs.
   CHECK(of(verdict::unfounded) <= 10 + cases / 50);
   if (cases >= 1000) {
-    CHECK(of(verdict::right) > cases * 9 / 10);
+    // Regions have carries with layouts of their own, which contradict others more often.
+    CHECK(of(verdict::right) + of(verdict::conflicting) > cases * 9 / 10);
+    CHECK(of(verdict::conflicting) < cases / 4);
     if (cuts) {
       // Both ways to decide are drawn.
       CHECK(cut > cases / 12);
