@@ -128,7 +128,7 @@ MUTATIONS = [
     (CHAIN, "call.first_row = row;\n      // No row", "call.first_row = 0;\n      // No row"),
     (CHAIN, "row % side / kernels::triangle_grain * kernels::triangle_grain : 0", "row % side / kernels::triangle_grain * kernels::triangle_grain + kernels::triangle_grain : 0"),
     (LOOPS, "if (structure_of(i) == structure::region_yield && !active_[parameter_of(i)])\n          active_[parameter_of(i)] = changed = true;", "if (structure_of(i) == structure::region_yield) active_[parameter_of(i)] = true;"),
-    (LOOPS, "if (reads_region(structure_of(i)) || !belongs || i.op->facts.looks) continue;", "if (reads_region(structure_of(i)) || i.op->facts.looks) continue;"),
+    (LOOPS, "if ((reads_region(structure_of(i)) && !is_count(i)) || !belongs || i.op->facts.looks) continue;", "if ((reads_region(structure_of(i)) && !is_count(i)) || i.op->facts.looks) continue;"),
     (LOOPS, ".reverse = !forward.reverse,", ".reverse = forward.reverse,"),
     (LOOPS, "reverse.kind = region_kind::up_to;", ""),
     (LOOPS, "static_cast<int>(branch_number(b_[original.first]))", "0"),

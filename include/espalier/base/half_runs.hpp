@@ -64,6 +64,11 @@ inline void widen_run(const float16* from, float* to, std::int64_t count) {
 #if defined(__F16C__)
   constexpr int most = most_half_lanes;
   std::int64_t i = 0;
+  // Four at a time: with one, the time depends on where the compiler puts the loop.
+  for (; i + 4 * most <= count; i += 4 * most) {
+    ESPALIER_UNROLL
+    for (int k = 0; k < 4; ++k) widen_some<most>(from + i + k * most, to + i + k * most);
+  }
   for (; i + most <= count; i += most) widen_some<most>(from + i, to + i);
   for (; i + 4 <= count; i += 4) widen_some<4>(from + i, to + i);
   if (i == count) return;
@@ -86,6 +91,11 @@ inline void shorten_run(const float* from, float16* to, std::int64_t count) {
 #if defined(__F16C__)
   constexpr int most = most_half_lanes;
   std::int64_t i = 0;
+  // Four at a time: with one, the time depends on where the compiler puts the loop.
+  for (; i + 4 * most <= count; i += 4 * most) {
+    ESPALIER_UNROLL
+    for (int k = 0; k < 4; ++k) shorten_some<most>(from + i + k * most, to + i + k * most);
+  }
   for (; i + most <= count; i += most) shorten_some<most>(from + i, to + i);
   for (; i + 4 <= count; i += 4) shorten_some<4>(from + i, to + i);
   if (i == count) return;

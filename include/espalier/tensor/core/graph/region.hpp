@@ -98,50 +98,10 @@ class region_table {
  public:
   constexpr region_table() = default;
   /// @param from the first instruction that counts: regions that begin before it are left out
-  constexpr explicit region_table(graph_view g, int from = 0) : from_(from), link_(g.size - from, -1) {
+  constexpr explicit region_table(graph_view g, int from = 0) : from_(from) {
+    // (The loop does as little as it can: in most programs few instructions are at a border, and in many none.)
     for (int id = from; id < g.size; ++id) {
-      const instruction& i = g.code[id];
-      const structure part = i.op->facts.part;
-      switch (part) {
-        case structure::none: break;
-        case structure::region_begin: {
-          link(id) = all_.push_back(region{});
-          region& made = all_.back();
-          made.first = id;
-          made.parent = i.region;
-          made.kind = region_kind_of(i);
-          if (i.operand_count > 0) made.entry = i.operand[0];
-          break;
-        }
-        case structure::region_parameter:
-          if (i.region >= from) at(i.region).parameters.push_back(id);
-          break;
-        case structure::region_yield:
-          if (i.region < from) break;
-          at(i.region).yields.push_back(id);
-          if (link(parameter_of(i)) < 0) link(parameter_of(i)) = id;
-          break;
-        case structure::region_end: {
-          if (ended_by(i) < from) break;
-          region& ended = at(ended_by(i));
-          ended.last = id;
-          if (i.operand_count > 1) ended.goes_on = i.operand[1];
-          break;
-        }
-        case structure::region_result:
-        case structure::loop_stack:
-        case structure::loop_sum: {
-          const int read = i.operand[0];
-          if (g.code[read].region < from) break;
-          region& of = at(g.code[read].region);
-          (part == structure::region_result ? of.results : of.collected).push_back(id);
-          if (part == structure::region_result && link(read) < 0) link(read) = id;
-          break;
-        }
-        case structure::argument:
-        case structure::result:
-        case structure::loop_slice: break;
-      }
+      if (g.code[id].op->facts.part >= structure::region_begin) add(g, id);
     }
   }
 
@@ -159,12 +119,59 @@ class region_table {
   [[nodiscard]] constexpr int result_of(int yield) const { return link_[yield - from_]; }
 
  private:
+  constexpr void add(graph_view g, int id) {
+    if (link_.empty()) link_.resize(g.size - from_, -1);
+    const instruction& i = g.code[id];
+    const structure part = structure_of(i);
+    switch (part) {
+      case structure::region_begin: {
+        link(id) = all_.push_back(region{});
+        region& made = all_.back();
+        made.first = id;
+        made.parent = i.region;
+        made.kind = region_kind_of(i);
+        if (i.operand_count > 0) made.entry = i.operand[0];
+        break;
+      }
+      case structure::region_parameter:
+        if (i.region >= from_) at(i.region).parameters.push_back(id);
+        break;
+      case structure::region_yield:
+        if (i.region < from_) break;
+        at(i.region).yields.push_back(id);
+        if (link(parameter_of(i)) < 0) link(parameter_of(i)) = id;
+        break;
+      case structure::region_end: {
+        if (ended_by(i) < from_) break;
+        region& ended = at(ended_by(i));
+        ended.last = id;
+        if (i.operand_count > 1) ended.goes_on = i.operand[1];
+        break;
+      }
+      case structure::region_result:
+      case structure::loop_stack:
+      case structure::loop_sum: {
+        const int read = i.operand[0];
+        if (g.code[read].region < from_) break;
+        region& of = at(g.code[read].region);
+        (part == structure::region_result ? of.results : of.collected).push_back(id);
+        if (part == structure::region_result && link(read) < 0) link(read) = id;
+        break;
+      }
+      case structure::none:
+      case structure::argument:
+      case structure::result:
+      case structure::loop_slice: break;
+    }
+  }
+
   [[nodiscard]] constexpr region& at(int begin) { return all_[link_[begin - from_]]; }
   [[nodiscard]] constexpr int& link(int id) { return link_[id - from_]; }
 
   int from_ = 0;
   detail::list<region> all_;
   /// By instruction: the number of the region that begins there; a parameter's yield; a yield's first result; else -1.
+  /// Empty as long as there are no regions.
   detail::list<int> link_;
 };
 

@@ -6,6 +6,7 @@
 #include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/run/kernels/kernel.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -342,6 +343,22 @@ template <class Function> struct elementwise_block {
 struct same_element {
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a) { return a; }
 };
+/// Copies a block of rows, of elements of so many bytes. The library's function is made for the processor that it runs
+/// on, but a call of it costs as much as copying a few vectors.
+inline constexpr std::int64_t least_copied_row = 64;
+inline void copy_rows(const kernels::block_call& call, std::int64_t bytes) {
+  const kernels::stream& from = call.operand[0];
+  const kernels::stream& to = call.result;
+  if (from.data == to.data && from.row == to.row) return;
+  const bool is_flat = from.row == call.columns && to.row == call.columns;
+  const std::int64_t rows = is_flat ? 1 : call.rows;
+  const std::int64_t row_bytes = (is_flat ? call.rows * call.columns : call.columns) * bytes;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    std::memcpy(static_cast<char*>(to.data) + r * to.row * bytes,
+                static_cast<const char*>(from.data) + r * from.row * bytes, static_cast<std::size_t>(row_bytes));
+  }
+}
+
 /// Whether the operand has as many elements as the result: rows of one column have one each.
 [[nodiscard]] constexpr bool keeps_width(const kernels::block_key& key) {
   return !key.result_wide || key.columns == 1 || key.wide[0];
@@ -352,6 +369,10 @@ struct copy_block : elementwise_block<same_element> {
   template <kernels::block_key Key> static void run(const kernels::block_call& call) {
     if constexpr (Key.type == Key.operand_type[0] && Key.type != dtype::boolean) {
       using word = bits_of_t<storage_t<Key.type>>;
+      if constexpr (Key.wide[0] && Key.result_wide && (Key.columns == 0 || Key.columns == any_columns)) {
+        constexpr auto bytes = static_cast<std::int64_t>(sizeof(word));
+        if (call.columns * bytes >= least_copied_row) return copy_rows(call, bytes);
+      }
       map_block<same_element, Key.columns, result_is_wide<Key>, word>(
           call, block_operand < word, Key.wide[0] && Key.columns != 1 > (call.operand[0]));
     } else if constexpr (Key.type == dtype::f32 && Key.operand_type[0] == dtype::f16 && keeps_width(Key)) {
