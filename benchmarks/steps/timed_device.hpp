@@ -32,12 +32,11 @@ template <class Executor> class timed_device final : public detail::program_devi
       total.all += taken;
       const detail::device_step* const after = executor_.next();
       const int last = after != nullptr ? after->launch : tables_.launch_count;
-      if (computes(step.launch + 1, last)) {
-        // One step that executes several launches: products and chains of a few rows take turns.
-        if (has_product(step.launch, last)) total.rows += taken;
-      } else if (step.kind == detail::step_kind::kernel && is_product(step.target)) {
-        total.products += taken;
-      }
+      // One step may execute several launches: a product and a chain that follows its parts, or products and chains
+      // that take turns for a few rows.
+      const int products = products_in(step.launch, last);
+      if (products > 1) total.rows += taken;
+      if (products == 1) total.products += taken;
     }
   }
 
@@ -52,17 +51,11 @@ template <class Executor> class timed_device final : public detail::program_devi
     return name == "einsum" || name == "add_einsum";
   }
   [[nodiscard]] int first_of(int launch) const { return tables_.order[tables_.launches[launch].first]; }
-  [[nodiscard]] bool computes(int first, int last) const {
-    for (int launch = first; launch < last; ++launch) {
-      if (tables_.launches[launch].fused || detail::has_kernel(tables_.code[first_of(launch)])) return true;
-    }
-    return false;
-  }
-  [[nodiscard]] bool has_product(int first, int last) const {
-    for (int launch = first; launch < last; ++launch) {
-      if (!tables_.launches[launch].fused && is_product(first_of(launch))) return true;
-    }
-    return false;
+  [[nodiscard]] int products_in(int first, int last) const {
+    int count = 0;
+    for (int launch = first; launch < last; ++launch)
+      count += !tables_.launches[launch].fused && is_product(first_of(launch)) ? 1 : 0;
+    return count;
   }
 
   const program_tables& tables_;
