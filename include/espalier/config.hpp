@@ -54,6 +54,14 @@
 #define ESPALIER_VECTORISE
 #endif
 
+// The same for a loop that is worth vectors at any level of optimisation: at -O2, g++ makes them where OpenMP asks for
+// it.
+#if defined(_OPENMP)
+#define ESPALIER_SIMD ESPALIER_OMP(simd)
+#else
+#define ESPALIER_SIMD ESPALIER_VECTORISE
+#endif
+
 // A short loop whose variables belong in registers.
 #if defined(__clang__)
 #define ESPALIER_UNROLL ESPALIER_PRAGMA(clang loop unroll(full))

@@ -78,11 +78,8 @@ inline void widen_run(const float16* from, float* to, std::int64_t count) {
   std::memcpy(static_cast<void*>(&last[0]), from + i, rest * sizeof(float16));
   widen_some<4>(&last[0], &wide[0]);
   std::memcpy(to + i, &wide[0], rest * sizeof(float));
-#elif defined(_OPENMP)
-  ESPALIER_OMP(simd)
-  for (std::int64_t i = 0; i < count; ++i) to[i] = from[i];
 #else
-  ESPALIER_VECTORISE
+  ESPALIER_SIMD
   for (std::int64_t i = 0; i < count; ++i) to[i] = from[i];
 #endif
 }
@@ -105,11 +102,8 @@ inline void shorten_run(const float* from, float16* to, std::int64_t count) {
   std::memcpy(&wide[0], from + i, rest * sizeof(float));
   shorten_some<4>(&wide[0], &last[0]);
   std::memcpy(static_cast<void*>(to + i), &last[0], rest * sizeof(float16));
-#elif defined(_OPENMP)
-  ESPALIER_OMP(simd)
-  for (std::int64_t i = 0; i < count; ++i) to[i] = float16(from[i]);
 #else
-  ESPALIER_VECTORISE
+  ESPALIER_SIMD
   for (std::int64_t i = 0; i < count; ++i) to[i] = float16(from[i]);
 #endif
 }

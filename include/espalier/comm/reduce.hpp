@@ -62,9 +62,16 @@ void combine_run(Out* out, const A* a, const B* b, std::int64_t length) {
       }
     }
   } else {
-    ESPALIER_VECTORISE
-    for (std::int64_t i = 0; i < length; ++i) {
+    const auto combine = [=](std::int64_t i) {
       out[i] = static_cast<Out>(combined<Kind, Wide>(static_cast<Wide>(a[i]), static_cast<Wide>(b[i])));
+    };
+    if constexpr (std::is_arithmetic_v<Out> && std::is_arithmetic_v<A> && std::is_arithmetic_v<B>) {
+      ESPALIER_SIMD
+      for (std::int64_t i = 0; i < length; ++i) combine(i);
+    } else {
+      // g++ makes no vectors of a class's elements where OpenMP asks for them.
+      ESPALIER_VECTORISE
+      for (std::int64_t i = 0; i < length; ++i) combine(i);
     }
   }
 }

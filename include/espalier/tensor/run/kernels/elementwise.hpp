@@ -73,12 +73,7 @@ template <class T> using bits_of_t = typename word_of_size<static_cast<int>(size
 /// Calls body(0), ..., body(count - 1) in any order, many at a time. The body holds what it needs by value: memory
 /// that a reference refers to could change with every store.
 template <class Body> ESPALIER_ALWAYS_INLINE void vector_loop(std::int64_t count, Body body) {
-// At -O2 g++ vectorises with OpenMP's pragma what it would not with its own.
-#if defined(_OPENMP)
-  ESPALIER_OMP(simd)
-#else
-  ESPALIER_VECTORISE
-#endif
+  ESPALIER_SIMD
   for (std::int64_t i = 0; i < count; ++i) body(i);
 }
 
