@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <espalier/tensor/core/program/program.hpp>
+#include <espalier/tensor/run/execute/device.hpp>
 #include <espalier/tensor/run/execute/gather.hpp>
 #include <espalier/tensor/run/execute/runner.hpp>
 

@@ -117,8 +117,8 @@ constexpr void renumber(instruction& i, const list<int>& number, int* further) {
   // Every pass does this for every instruction: without functions clang counts half the steps.
   const int* const to = number.data();
   for (int k = 0; k < i.operand_count; ++k) {
-    int& operand = k < inline_operands ? i.operand[k] : further[i.further + k - inline_operands];
-    operand = to[operand];
+    int* const operand = k < inline_operands ? &i.operand[k] : further + (i.further + k - inline_operands);
+    *operand = to[*operand];
   }
   if (i.region >= 0) i.region = to[i.region];
 }

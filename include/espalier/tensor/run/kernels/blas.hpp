@@ -104,7 +104,7 @@ void plain_gemv(std::int64_t m, std::int64_t n, T alpha, matrix_view<const T> a,
 struct blocked_backend {
   template <class T>
   static void gemm(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, matrix_view<const T> a,
-                   matrix_view<const T> b, T beta, T* c, std::int64_t ldc, const part_tail& tail) {
+                   matrix_view<const T> b, T beta, T* c, std::int64_t ldc, const part_tail& tail = {}) {
     blocked_gemm(m, n, k, alpha, a, b, beta, c, ldc, tail);
   }
   template <class T>
@@ -124,13 +124,13 @@ struct blocked_backend {
 /// OpenBLAS with its own pthreads needs OPENBLAS_NUM_THREADS=1).
 struct cblas_backend {
   static void gemm(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, matrix_view<const float> a,
-                   matrix_view<const float> b, float beta, float* c, std::int64_t ldc, const part_tail& tail) {
+                   matrix_view<const float> b, float beta, float* c, std::int64_t ldc, const part_tail& tail = {}) {
     cblas_sgemm(CblasRowMajor, transposed(a), transposed(b), blas_int(m), blas_int(n), blas_int(k), alpha, a.data,
                 leading(a), b.data, leading(b), beta, c, blas_int(ldc));
     tail.run(0, m, 0, n);
   }
   static void gemm(std::int64_t m, std::int64_t n, std::int64_t k, double alpha, matrix_view<const double> a,
-                   matrix_view<const double> b, double beta, double* c, std::int64_t ldc, const part_tail& tail) {
+                   matrix_view<const double> b, double beta, double* c, std::int64_t ldc, const part_tail& tail = {}) {
     cblas_dgemm(CblasRowMajor, transposed(a), transposed(b), blas_int(m), blas_int(n), blas_int(k), alpha, a.data,
                 leading(a), b.data, leading(b), beta, c, blas_int(ldc));
     tail.run(0, m, 0, n);
@@ -162,7 +162,7 @@ struct cblas_backend {
 struct tuned_backend {
   template <class T>
   static void gemm(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, matrix_view<const T> a,
-                   matrix_view<const T> b, T beta, T* c, std::int64_t ldc, const part_tail& tail) {
+                   matrix_view<const T> b, T beta, T* c, std::int64_t ldc, const part_tail& tail = {}) {
     const double work = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
     if (work < own_below) {
       blocked_gemm(m, n, k, alpha, a, b, beta, c, ldc, tail);
