@@ -47,72 +47,70 @@ ESPALIER_ALWAYS_INLINE void shorten_lanes(const typename half_lanes<Count>::floa
   asm("vcvtps2ph $0, %1, %0" : "=m"(*static_cast<typename half_lanes<Count>::stored*>(to)) : "v"(from));
 }
 
-template <int Count> ESPALIER_ALWAYS_INLINE void widen_some(const float16* from, float* to) {
+template <int Count> ESPALIER_ALWAYS_INLINE void convert_some(const float16* from, float* to) {
   typename half_lanes<Count>::floats wide;
   widen_lanes<Count>(from, wide);
   std::memcpy(to, &wide, sizeof(wide));
 }
-template <int Count> ESPALIER_ALWAYS_INLINE void shorten_some(const float* from, float16* to) {
+template <int Count> ESPALIER_ALWAYS_INLINE void convert_some(const float* from, float16* to) {
   typename half_lanes<Count>::floats wide;
   std::memcpy(&wide, from, sizeof(wide));
   shorten_lanes<Count>(wide, to);
 }
 #endif
 
-/// The floats of neighbouring elements.
-inline void widen_run(const float16* from, float* to, std::int64_t count) {
+/// Whether `convert_run` converts one to the other.
+template <class From, class To>
+inline constexpr bool is_half_run = (std::is_same_v<From, float16> && std::is_same_v<To, float>) ||
+                                    (std::is_same_v<From, float> && std::is_same_v<To, float16>);
+
+/// Neighbouring f16 elements as floats, or the elements nearest to neighbouring floats.
+template <class From, class To> void convert_run(const From* from, To* to, std::int64_t count) {
+  static_assert(is_half_run<From, To>);
 #if defined(__F16C__)
   constexpr int most = most_half_lanes;
   std::int64_t i = 0;
   // Four at a time: with one, the time depends on where the compiler puts the loop.
   for (; i + 4 * most <= count; i += 4 * most) {
     ESPALIER_UNROLL
-    for (int k = 0; k < 4; ++k) widen_some<most>(from + i + k * most, to + i + k * most);
+    for (int k = 0; k < 4; ++k) convert_some<most>(from + i + k * most, to + i + k * most);
   }
-  for (; i + most <= count; i += most) widen_some<most>(from + i, to + i);
-  for (; i + 4 <= count; i += 4) widen_some<4>(from + i, to + i);
+  for (; i + most <= count; i += most) convert_some<most>(from + i, to + i);
+  for (; i + 4 <= count; i += 4) convert_some<4>(from + i, to + i);
   if (i == count) return;
   const auto rest = static_cast<std::size_t>(count - i);
-  float16 last[4]{};
-  float wide[4];
-  std::memcpy(static_cast<void*>(&last[0]), from + i, rest * sizeof(float16));
-  widen_some<4>(&last[0], &wide[0]);
-  std::memcpy(to + i, &wide[0], rest * sizeof(float));
+  From last[4]{};
+  To converted[4];
+  std::memcpy(static_cast<void*>(&last[0]), from + i, rest * sizeof(From));
+  convert_some<4>(&last[0], &converted[0]);
+  std::memcpy(static_cast<void*>(to + i), &converted[0], rest * sizeof(To));
 #else
   ESPALIER_SIMD
-  for (std::int64_t i = 0; i < count; ++i) to[i] = from[i];
+  for (std::int64_t i = 0; i < count; ++i) to[i] = To(from[i]);
 #endif
 }
-/// The nearest elements to neighbouring floats.
-inline void shorten_run(const float* from, float16* to, std::int64_t count) {
-#if defined(__F16C__)
-  constexpr int most = most_half_lanes;
-  std::int64_t i = 0;
-  // Four at a time: with one, the time depends on where the compiler puts the loop.
-  for (; i + 4 * most <= count; i += 4 * most) {
-    ESPALIER_UNROLL
-    for (int k = 0; k < 4; ++k) shorten_some<most>(from + i + k * most, to + i + k * most);
+/// The same for any types.
+template <class From, class To> void convert_elements(const From* from, To* to, std::int64_t count) {
+  if constexpr (is_half_run<From, To>) {
+    convert_run(from, to, count);
+  } else {
+    ESPALIER_VECTORISE
+    for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
   }
-  for (; i + most <= count; i += most) shorten_some<most>(from + i, to + i);
-  for (; i + 4 <= count; i += 4) shorten_some<4>(from + i, to + i);
-  if (i == count) return;
-  const auto rest = static_cast<std::size_t>(count - i);
-  float wide[4]{};
-  float16 last[4];
-  std::memcpy(&wide[0], from + i, rest * sizeof(float));
-  shorten_some<4>(&wide[0], &last[0]);
-  std::memcpy(static_cast<void*>(to + i), &last[0], rest * sizeof(float16));
-#else
-  ESPALIER_SIMD
-  for (std::int64_t i = 0; i < count; ++i) to[i] = float16(from[i]);
-#endif
+}
+/// Rows of which the next begins so many elements further, on either side.
+template <class From, class To>
+void convert_rows(const From* from, std::int64_t from_row, To* to, std::int64_t to_row, std::int64_t rows,
+                  std::int64_t columns) {
+  if (rows == 1 || (from_row == columns && to_row == columns)) return convert_run(from, to, rows * columns);
+  for (std::int64_t r = 0; r < rows; ++r) convert_run(from + r * from_row, to + r * to_row, columns);
 }
 
 /// Elements as floats: where they are, or converted in `room`.
 template <class T>
 [[nodiscard]] ESPALIER_ALWAYS_INLINE const auto* as_floats(const T* from, std::int64_t count, float* room) {
   if constexpr (std::is_same_v<T, float16>) {
-    widen_run(from, room, count);
+    convert_run(from, room, count);
     return static_cast<const float*>(room);
   } else {
     return from;

@@ -56,7 +56,7 @@ void combine_run(Out* out, const A* a, const B* b, std::int64_t length) {
       const float* const right = espalier::detail::as_floats(b + done, count, &right_room[0]);
       if constexpr (std::is_same_v<Out, float16>) {
         combine_run<Kind, float>(&left_room[0], left, right, count);
-        espalier::detail::shorten_run(&left_room[0], out + done, count);
+        espalier::detail::convert_run(&left_room[0], out + done, count);
       } else {
         combine_run<Kind, float>(out + done, left, right, count);
       }

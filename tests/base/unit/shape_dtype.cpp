@@ -290,7 +290,7 @@ TEST_CASE("f16: many elements at once are converted to the bits that each alone 
   for (const std::size_t first : {0U, 1U, 3U}) {  // of what is no whole register, too
     const std::size_t count = all.size() - 2 * first;
     std::vector<float> wide(count + 1, -7.0F);
-    detail::widen_run(&all[first], wide.data(), static_cast<std::int64_t>(count));
+    detail::convert_run(&all[first], wide.data(), static_cast<std::int64_t>(count));
     for (std::size_t i = 0; i < count; ++i) {
       if (std::bit_cast<std::uint32_t>(wide[i]) != std::bit_cast<std::uint32_t>(static_cast<float>(all[first + i]))) {
         FAIL("bits " << first + i);
@@ -307,7 +307,7 @@ TEST_CASE("f16: many elements at once are converted to the bits that each alone 
   }
   wide.resize(wide.size() - 3);
   std::vector<float16> made(wide.size() + 1, half_of(0x1234));
-  detail::shorten_run(wide.data(), made.data(), static_cast<std::int64_t>(wide.size()));
+  detail::convert_run(wide.data(), made.data(), static_cast<std::int64_t>(wide.size()));
   for (std::size_t i = 0; i < wide.size(); ++i) {
     if (made[i].bits != float16(wide[i]).bits) FAIL("float of bits " << std::bit_cast<std::uint32_t>(wide[i]));
   }

@@ -177,24 +177,13 @@ template <reduction Kind, class T> void fold_tiles(const host::fold_job& job) {
     const auto at = done * static_cast<std::int64_t>(sizeof(T));
     for (int k = 0; k < job.members; ++k) {
       std::memcpy(&values[0], job.parts[k] + at, bytes);
-      if constexpr (std::is_same_v<T, float16>) {
-        if (k == 0) {
-          espalier::detail::widen_run(&values[0], &sum[0], length);
-        } else {
-          combine_run<Kind, float>(&sum[0], &sum[0], &values[0], length);
-        }
-      } else if (k == 0) {
-        for (std::int64_t i = 0; i < length; ++i) sum[i] = static_cast<computed_t<T>>(values[i]);
+      if (k == 0) {
+        espalier::detail::convert_elements(&values[0], &sum[0], length);
       } else {
-        for (std::int64_t i = 0; i < length; ++i)
-          sum[i] = combined<Kind>(sum[i], static_cast<computed_t<T>>(values[i]));
+        combine_run<Kind, computed_t<T>>(&sum[0], &sum[0], &values[0], length);
       }
     }
-    if constexpr (std::is_same_v<T, float16>) {
-      espalier::detail::shorten_run(&sum[0], &values[0], length);
-    } else {
-      for (std::int64_t i = 0; i < length; ++i) values[i] = static_cast<T>(sum[i]);
-    }
+    espalier::detail::convert_elements(&sum[0], &values[0], length);
     for (int c = 0; c < job.copies; ++c) std::memcpy(job.targets[c] + at, &values[0], bytes);
   }
 }

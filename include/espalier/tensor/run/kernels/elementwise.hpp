@@ -240,37 +240,6 @@ struct half_sides {
   return sides;
 }
 
-/// Rows of elements that are `row` apart, converted to rows without gaps.
-inline void widen_rows(const float16* from, std::int64_t row, std::int64_t rows, std::int64_t columns, float* to) {
-  if (row == columns || rows == 1) return widen_run(from, to, rows * columns);
-  for (std::int64_t r = 0; r < rows; ++r) widen_run(from + r * row, to + r * columns, columns);
-}
-inline void shorten_rows(const float* from, float16* to, std::int64_t row, std::int64_t rows, std::int64_t columns) {
-  if (row == columns || rows == 1) return shorten_run(from, to, rows * columns);
-  for (std::int64_t r = 0; r < rows; ++r) shorten_run(from + r * columns, to + r * row, columns);
-}
-
-inline void widen_block(const kernels::block_call& call, std::int64_t columns) {
-  const kernels::stream from = call.operand[0];
-  const bool is_flat = from.row == columns && call.result.row == columns;
-  const std::int64_t rows = is_flat ? 1 : call.rows;
-  const std::int64_t count = is_flat ? call.rows * columns : columns;
-  for (std::int64_t r = 0; r < rows; ++r) {
-    widen_run(static_cast<const float16*>(from.data) + r * from.row,
-              static_cast<float*>(call.result.data) + r * call.result.row, count);
-  }
-}
-inline void shorten_block(const kernels::block_call& call, std::int64_t columns) {
-  const kernels::stream from = call.operand[0];
-  const bool is_flat = from.row == columns && call.result.row == columns;
-  const std::int64_t rows = is_flat ? 1 : call.rows;
-  const std::int64_t count = is_flat ? call.rows * columns : columns;
-  for (std::int64_t r = 0; r < rows; ++r) {
-    shorten_run(static_cast<const float*>(from.data) + r * from.row,
-                static_cast<float16*>(call.result.data) + r * call.result.row, count);
-  }
-}
-
 /// Runs a step of f32 on a block of which some sides are f16.
 inline void run_through_floats(const kernels::block_call& call, const half_sides& sides,
                                kernels::block_function floats) {
@@ -298,7 +267,7 @@ inline void run_through_floats(const kernels::block_call& call, const half_sides
           continue;
         }
         const auto* const halves = static_cast<const float16*>(at(from, place(from, k), sizeof(float16)));
-        widen_rows(halves, from.row, from.row == 0 ? 1 : part.rows, columns_of(k), &room[k][0]);
+        convert_rows(halves, from.row, &room[k][0], columns_of(k), from.row == 0 ? 1 : part.rows, columns_of(k));
         part.operand[k] = {&room[k][0], from.row == 0 ? 0 : columns_of(k)};
       }
       if (sides.bytes[3] != 0) {
@@ -307,8 +276,8 @@ inline void run_through_floats(const kernels::block_call& call, const half_sides
       } else {
         part.result = {&room[3][0], columns_of(3)};
         floats(part);
-        shorten_rows(&room[3][0], static_cast<float16*>(at(call.result, place(call.result, 3), sizeof(float16))),
-                     call.result.row, part.rows, columns_of(3));
+        auto* const halves = static_cast<float16*>(at(call.result, place(call.result, 3), sizeof(float16)));
+        convert_rows(&room[3][0], columns_of(3), halves, call.result.row, part.rows, columns_of(3));
       }
     }
   }
@@ -370,10 +339,11 @@ struct copy_block : elementwise_block<same_element> {
       }
       map_block<same_element, Key.columns, result_is_wide<Key>, word>(
           call, block_operand < word, Key.wide[0] && Key.columns != 1 > (call.operand[0]));
-    } else if constexpr (Key.type == dtype::f32 && Key.operand_type[0] == dtype::f16 && keeps_width(Key)) {
-      widen_block(call, result_is_wide<Key> ? call.columns : 1);
-    } else if constexpr (Key.type == dtype::f16 && Key.operand_type[0] == dtype::f32 && keeps_width(Key)) {
-      shorten_block(call, result_is_wide<Key> ? call.columns : 1);
+    } else if constexpr (is_half_run<storage_t<Key.operand_type[0]>, storage_t<Key.type>> && keeps_width(Key)) {
+      const kernels::stream& from = call.operand[0];
+      convert_rows(static_cast<const storage_t<Key.operand_type[0]>*>(from.data), from.row,
+                   static_cast<storage_t<Key.type>*>(call.result.data), call.result.row, call.rows,
+                   result_is_wide<Key> ? call.columns : 1);
     } else {
       elementwise_block<same_element>::run<Key>(call);
     }

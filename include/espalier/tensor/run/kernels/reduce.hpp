@@ -122,7 +122,7 @@ void accumulate_halves(R* to, const float16* from, std::int64_t rows, std::int64
     const std::int64_t height = most / width / 4 * 4;
     for (std::int64_t r = 0; r < rows; r += height) {
       const std::int64_t count = smaller_of(height, rows - r);
-      widen_rows(from + r * row + c, row, count, width, &room[0]);
+      convert_rows(from + r * row + c, row, &room[0], width, count, width);
       accumulate_elements<Kind, Acc>(to + c, static_cast<const float*>(&room[0]), count, width, width);
     }
   }
@@ -341,7 +341,7 @@ template <class R> struct result_writer {
   ESPALIER_ALWAYS_INLINE void operator()(std::int64_t at, const Acc* values, std::int64_t count) const {
     R* const out = to + at;
     if constexpr (std::is_same_v<R, float16>) {
-      shorten_run(values, out, count);
+      convert_run(values, out, count);
     } else {
       vector_loop(count, [=](std::int64_t i) { out[i] = element_cast<R>(values[i]); });
     }

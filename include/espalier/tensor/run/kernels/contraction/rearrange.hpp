@@ -46,10 +46,8 @@ inline void copy_slice(const copy_axis& row, const copy_axis& column, const From
           for (std::int64_t x = 0; x < count; ++x)
             out[x] = static_cast<To>(static_cast<T>(in[x * column.from]) + beta * static_cast<T>(out[x]));
         } else if (column.from == 1) {
-          if constexpr (std::is_same_v<From, float16> && std::is_same_v<To, float>) {
-            widen_run(in, out, count);
-          } else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, float16>) {
-            shorten_run(in, out, count);
+          if constexpr (is_half_run<From, To>) {
+            convert_run(in, out, count);
           } else {
             ESPALIER_OMP(simd)
             for (std::int64_t x = 0; x < count; ++x) out[x] = static_cast<To>(static_cast<T>(in[x]));

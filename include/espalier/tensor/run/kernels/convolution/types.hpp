@@ -17,10 +17,8 @@ namespace espalier::detail {
 
 template <class To, class From> void convert_all(std::int64_t count, const From* from, To* to) {
   parallel_ranges(count, count, [=](std::int64_t first, std::int64_t last) {
-    if constexpr (std::is_same_v<From, float16> && std::is_same_v<To, float>) {
-      widen_run(from + first, to + first, last - first);
-    } else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, float16>) {
-      shorten_run(from + first, to + first, last - first);
+    if constexpr (is_half_run<From, To>) {
+      convert_run(from + first, to + first, last - first);
     } else {
       vector_loop(last - first, [=](std::int64_t i) { to[first + i] = element_cast<To>(from[first + i]); });
     }
