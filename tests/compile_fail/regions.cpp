@@ -61,6 +61,9 @@ struct branches {
     return ep::switch_case(ep::sum(x), same, twice);            // index
 #elif defined(CASE_branch_inside)
     return ep::switch_case(n, same, [&] { return x - ep::sum<3>(x); });  // branch_inside
+#elif defined(CASE_operands)
+    return ep::cond(
+        n > 0, [](auto h) { return h; }, [](auto h) { return 2.0 * h; }, x);  // operands
 #else
     return ep::cond(n > 0, same, [&] { return ep::switch_case(n, twice, same, twice); });
 #endif
@@ -118,6 +121,9 @@ static_assert(choice::flops() >= 0);
 // first(CASE_index): switch_case: the index comes first
 // expect(CASE_index): index_is_no_whole_number<espalier::f32<> ?>::raise
 // user_line(CASE_index): choice::flops
+// first(CASE_operands): cond, switch_case: branches are functions without parameters
+// expect(CASE_operands): branch_takes_arguments<>::raise
+// user_line(CASE_operands): choice::flops
 // first(CASE_branch_inside): the tensor has no dimension of this number
 // expect(CASE_branch_inside): no_such_dimension<espalier::f32<64>, espalier::why::dim<3> ?>
 // user_line(CASE_branch_inside): choice::flops

@@ -120,6 +120,20 @@ constexpr auto cond(const Predicate& predicate, const Then& then, const Otherwis
   }
 }
 
+/// Operands for the branches, as other libraries take them: a mistake.
+template <class Predicate, class Then, class Otherwise, class Operand, class... More>
+  requires(!std::is_same_v<Operand, source_line>)
+constexpr auto cond(const Predicate& predicate, const Then& /*then*/, const Otherwise& /*otherwise*/,
+                    const Operand& /*operand*/, const More&... /*more*/) {
+  if constexpr (Failed<Predicate>) {
+    return predicate;
+  } else if constexpr (!detail::is_truth_value<Predicate>) {
+    return failed<why::predicate_is_no_truth_value<Predicate>>(source_line{});
+  } else {
+    return failed<why::branch_takes_arguments<>>(predicate.seen);
+  }
+}
+
 /// What function number `index` returns, an `i32<>` or another integer, counted from 0; a number below is taken for the
 /// first, one beyond for the last. As with `cond`, only this function runs.
 ///
