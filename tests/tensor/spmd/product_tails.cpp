@@ -66,6 +66,18 @@ struct chains_in_place {
 using in_place_program =
     ep::program<ep::mesh<>, chains_in_place, ep::f64<256, 240>, ep::f64<240, 240>, ep::f64<240, 240>>;
 
+/// A chain that knows where its rows and columns are.
+struct data : ep::axis<"data", 2> {};
+struct places {
+  constexpr auto operator()(auto x, auto w) const {
+    const auto p = ep::einsum<"mk,kn->mn">(ep::shard<data, ep::none>(x), w);
+    const auto row = ep::iota<ep::i32<480, 208>, 0>(x);
+    const auto column = ep::iota<ep::i32<480, 208>, 1>(x);
+    return ep::select(column * 2 < row, p, p * p + 1.0);
+  }
+};
+using places_program = ep::program<ep::mesh<data>, places, ep::f64<480, 16>, ep::f64<16, 208>>;
+
 struct sizes {
   int steps;
   int batch;
@@ -298,4 +310,28 @@ TEST_CASE("a chain does not overwrite what its product still reads", "[execute]"
     worst = apart <= worst ? worst : apart;
   }
   CHECK(worst < 1e-11);
+}
+
+TEST_CASE("chains that know where their rows and columns are follow whole rows, on two devices", "[execute]") {
+  CHECK(tails_taken<places_program>() == 2);
+  const matrix x{drawn_all(480 * 16, 1, 1), 16};
+  const matrix w{drawn_all(16 * 208, 1, 2), 208};
+  ep::world world(places_program::mesh::value);
+  ep::runner<places_program> run(world);
+  auto a = run.argument<0>();
+  auto b = run.argument<1>();
+  a.for_each([&](double& one, std::int64_t i) { one = x.data[static_cast<std::size_t>(i)]; });
+  b.for_each([&](double& one, std::int64_t i) { one = w.data[static_cast<std::size_t>(i)]; });
+  const std::vector<double> found = ep::gather(world, run(a, b));
+  const matrix p = product(x, w, false);
+  REQUIRE(found.size() == p.data.size());
+  double worst = 0;
+  for (std::int64_t i = 0; i < 480; ++i) {
+    for (std::int64_t j = 0; j < 208; ++j) {
+      const double expected = j * 2 < i ? p(i, j) : p(i, j) * p(i, j) + 1;
+      const double apart = std::abs(found[static_cast<std::size_t>(i * 208 + j)] - expected);
+      worst = apart <= worst ? worst : apart;
+    }
+  }
+  CHECK(worst < 1e-12);
 }
