@@ -103,10 +103,15 @@ class Torch:
             parameter = torch.nn.Parameter(tensors[0])
             parameter.grad = tensors[3]
             optimizer = torch.optim.AdamW([parameter], lr=1e-3, weight_decay=0.01, fused=not self.compiled)
+            # The first step makes the state. What it changed is set back, and the number of steps such that, as in our
+            # row, nothing is left of the corrections of the first ones.
             optimizer.step()
             state = optimizer.state[parameter]
+            state["step"].fill_(1e6)
             state["exp_avg"].copy_(tensors[1])
             state["exp_avg_sq"].copy_(tensors[2])
+            with torch.no_grad():
+                parameter.copy_(torch.from_numpy(arguments[0]))
 
             def step():
                 optimizer.step()
