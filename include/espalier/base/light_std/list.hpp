@@ -17,6 +17,12 @@ template <class T> class list {
     for (int i = 0; i < size; ++i) data_[i] = value;
     size_ = size;
   }
+  /// A copy of `count` elements, with room for `capacity`.
+  constexpr list(const T* from, int count, int capacity) {
+    reserve(capacity);
+    for (int i = 0; i < count; ++i) data_[i] = from[i];
+    size_ = count;
+  }
   constexpr list(const list& other) {
     reserve(other.size_);
     for (int i = 0; i < other.size_; ++i) data_[i] = other.data_[i];

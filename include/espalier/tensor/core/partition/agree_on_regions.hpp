@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/graph/editor.hpp>
 #include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/partition/collectives.hpp>
@@ -28,8 +29,7 @@ class region_agreement {
         axes_(g.size, 0),
         agreed_(g.size, 0),
         source_for_(g.size, -1),
-        follows_sources_(g.size, false),
-        number_(g.size, -1) {}
+        follows_sources_(g.size, false) {}
 
   /// Whether there is a region for which it is not known how often it runs.
   [[nodiscard]] static constexpr bool is_possible(const mesh_shape& mesh, graph_view g) {
@@ -58,25 +58,22 @@ class region_agreement {
 
   /// The same program, in which devices agree: on a truth value that holds on one of them, and on the largest number.
   constexpr graph run() {
-    copy_tables(result_, g_);
-    result_.code.reserve(g_.size + 8);
+    edit_ = graph_editor(g_);
     for (int id = 0; id < g_.size; ++id) {
       if (!waiting_.empty() && !stays_with_others(id)) agree();
-      instruction i = g_[id];
+      instruction& i = edit_[id];
       const structure part = structure_of(i);
       for (int k = 0; k < i.operand_count; ++k) {
-        int& operand = i.operand_at(k, result_.further.data());
+        int& operand = edit_.operand_at(i, k);
         const bool decides = (part == structure::region_begin && k == 0) || (part == structure::region_end && k == 1) ||
                              part == structure::loop_stack;
         const bool follows = follows_sources_[id] && source_for_[operand] >= 0;
-        const int agreed = decides || follows ? agreed_value(operand) : -1;
-        operand = agreed >= 0 ? agreed : number_[operand];
+        if (const int agreed = decides || follows ? agreed_value(operand) : -1; agreed >= 0) operand = agreed;
       }
-      if (i.region >= 0) i.region = number_[i.region];
-      number_[id] = result_.code.push_back(i);
+      edit_.place(id);
       if (agreed_[id] != 0) waiting_.push_back(id);
     }
-    return static_cast<graph&&>(result_);
+    return edit_.finish();
   }
 
  private:
@@ -193,18 +190,18 @@ class region_agreement {
   constexpr int append(instruction made, int like, const sharding& placement) {
     const instruction& value = g_[like];
     made.type = value.type;
-    made.annotation = result_.annotations.push_back({extents{}, placement});
-    made.region = value.region < 0 ? -1 : number_[value.region];
+    made.annotation = edit_.annotate({extents{}, placement});
+    made.region = value.region;
     made.origin = value.origin;
     made.where = source_for_[like] < 0 ? value.where : g_[source_for_[like]].where;
-    return result_.code.push_back(made);
+    return edit_.append(made);
   }
   /// The values that wait for it: every device has a term of the largest one.
   constexpr void agree() {
     for (const int id : waiting_) {
       sharding terms = sharding::whole(0);
       terms.unreduced = agreed_[id];
-      const int term = append(builder::make(ops::copy, g_[id].type, extents{}, number_[id]), id, terms);
+      const int term = append(builder::make(ops::copy, g_[id].type, extents{}, id), id, terms);
       instruction largest = builder::make(op_of(collective::all_reduce), g_[id].type, extents{}, term);
       set_attributes(largest, collective_attributes{.axes = agreed_[id], .combine = reduction::max});
       agreements_.push_back({id, append(largest, id, sharding::whole(0))});
@@ -225,10 +222,9 @@ class region_agreement {
   list<bool> follows_sources_;
   /// Regions whose axes have grown.
   list<int> work_;
-  list<int> number_;
+  graph_editor edit_;
   list<int> waiting_;
   list<agreement> agreements_;
-  graph result_;
 };
 
 }  // namespace detail

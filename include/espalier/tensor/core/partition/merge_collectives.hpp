@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/base/light_std/extremes.hpp>
+#include <espalier/tensor/core/graph/editor.hpp>
 #include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/partition/lacking.hpp>
 #include <espalier/tensor/core/partition/messages.hpp>
@@ -29,7 +30,8 @@ class collective_merger {
   constexpr collective_merger(const mesh_shape& mesh, graph_view g)
       : mesh_(mesh),
         g_(g),
-        number_(g.size, unplaced),
+        edit_(g),
+        state_(g.size, unplaced),
         class_of_(g.size, -1),
         next_alike_(g.size, -1),
         next_member_(g.size, -1),
@@ -40,23 +42,21 @@ class collective_merger {
         regions_(g) {}
 
   constexpr graph run() {
-    result_.code.reserve(g_.size);
-    copy_tables(result_, g_);
     classify();
     find_late();
     for (int id = 0; id < g_.size; ++id) {
-      if (number_[id] != unplaced) continue;
+      if (state_[id] != unplaced) continue;
       if (!is_further_result(g_[id])) look();
       if (is_late_[id] && gains_by_delay(id)) {
-        number_[id] = delayed;
+        state_[id] = delayed;
         delayed_.push_back(id);
       } else {
         visit(id);
       }
     }
-    for (const int id : delayed_) number_[id] = unplaced;
+    for (const int id : delayed_) state_[id] = unplaced;
     for (const int id : delayed_) {
-      if (number_[id] == unplaced) visit(id);
+      if (state_[id] == unplaced) visit(id);
     }
     close_all(-1);
     look();
@@ -64,17 +64,13 @@ class collective_merger {
     for (int id = 0; id < g_.size; ++id) {
       if (structure_of(g_[id]) == structure::result) place(id);
     }
-    return static_cast<graph&&>(result_);
+    return edit_.finish();
   }
 
  private:
   /// The bytes that a group sends at most.
   static constexpr std::int64_t most_bytes = 32 * merged_bytes_limit;
-  /// The states of an instruction that has no number yet.
-  static constexpr int unplaced = -1;
-  static constexpr int waiting = -2;
-  static constexpr int gathered = -3;
-  static constexpr int delayed = -4;
+  enum state : unsigned char { unplaced, waiting, gathered, delayed, placed };
   /// The number of later collectives that are tried in vain before a group closes, and the number of instructions that
   /// may come forward for one of them.
   static constexpr int most_failures = 4;
@@ -196,8 +192,8 @@ class collective_merger {
   constexpr bool gains_by_delay(int id) {
     for (int k = 0; k < g_[id].operand_count; ++k) {
       const int o = g_.operand_at(g_[id], k);
-      if (number_[o] == delayed) return true;
-      if (number_[o] != waiting) continue;
+      if (state_[o] == delayed) return true;
+      if (state_[o] != waiting) continue;
       const int c = class_of_[o];
       if (!classes_[c].tried) bring_forward(c);
       classes_[c].tried = true;
@@ -239,7 +235,7 @@ class collective_merger {
     return false;
   }
   constexpr void need(int id) {
-    if (number_[id] == waiting) close(class_of_[id]);
+    if (state_[id] == waiting) close(class_of_[id]);
   }
   [[nodiscard]] constexpr bool has_room(const alike& one, int id) const {
     return one.member < 0 || one.bytes + bytes_sent(id) <= most_bytes;
@@ -250,7 +246,7 @@ class collective_merger {
     joined.last_member = id;
     joined.bytes += bytes_sent(id);
     --joined.to_come;
-    number_[id] = waiting;
+    state_[id] = waiting;
   }
   constexpr void close_all(int region) {
     for (int c = classes_in_[region + 1]; c >= 0; c = classes_[c].sibling) close(c);
@@ -271,8 +267,8 @@ class collective_merger {
     int failures = 0;
     int before = -1;
     for (int id = classes_[c].first; id >= 0 && failures < most_failures; id = next_alike_[id]) {
-      bool joins = number_[id] == waiting || number_[id] >= 0;
-      if (number_[id] == unplaced && may_come_forward(c, id) && has_room(classes_[c], id) && gather_operands(id)) {
+      bool joins = state_[id] == waiting || state_[id] == placed;
+      if (state_[id] == unplaced && may_come_forward(c, id) && has_room(classes_[c], id) && gather_operands(id)) {
         place_gathered();
         join(id);
         joins = true;
@@ -314,7 +310,7 @@ class collective_merger {
       possible = is_small(gathered_[n]) || is_read_among_gathered(gathered_[n]);
     }
     if (possible) return true;
-    for (const int one : gathered_) number_[one] = unplaced;
+    for (const int one : gathered_) state_[one] = unplaced;
     return false;
   }
   /// Element by element: little work even if it is large, as before a sum.
@@ -332,10 +328,10 @@ class collective_merger {
   constexpr bool gather(const instruction& i) {
     for (int k = 0; k < i.operand_count; ++k) {
       const int operand = g_.operand_at(i, k);
-      int& number = number_[operand];
-      if (number == waiting || number == delayed || gathered_.size() == most_gathered) return false;
-      if (number != unplaced) continue;
-      number = gathered;
+      state& now = state_[operand];
+      if (now == waiting || now == delayed || gathered_.size() == most_gathered) return false;
+      if (now != unplaced) continue;
+      now = gathered;
       gathered_.push_back(operand);
     }
     return true;
@@ -358,28 +354,20 @@ class collective_merger {
       axes |= attributes_of<collective_attributes>(g_[id]).axes;
     for (int id = closing.member; id >= 0; id = next_member_[id]) {
       place(id);
-      instruction& placed = result_.code[number_[id]];
-      auto moves = attributes_of<collective_attributes>(placed);
+      instruction& moved = edit_[id];
+      auto moves = attributes_of<collective_attributes>(moved);
       moves.axes = axes;
-      set_attributes(placed, moves);
+      set_attributes(moved, moves);
       if (id == closing.member) continue;
-      placed.op = has_owner(g_[id]) ? &ops::exchange_along_from_owner : &travelling_ops.of[collective_index(g_[id].op)];
+      moved.op = has_owner(g_[id]) ? &ops::exchange_along_from_owner : &travelling_ops.of[collective_index(g_[id].op)];
     }
   }
 
-  [[nodiscard]] constexpr instruction renumbered(int id) {
-    instruction i = g_[id];
-    for (int k = 0; k < i.operand_count; ++k) {
-      i.operand_at(k, result_.further.data()) = number_[g_.operand_at(g_[id], k)];
-    }
-    if (i.region >= 0) i.region = number_[i.region];
-    return i;
-  }
   /// Places what looks at values of the open loop that are there by now: as early as can be, but nothing else moves.
   constexpr void look() {
     int left = 0;
     for (const int id : looks_) {
-      if (g_[id].region == open_region_ && number_[g_[id].operand[0]] >= 0) {
+      if (g_[id].region == open_region_ && state_[g_[id].operand[0]] == placed) {
         place(id);
       } else {
         looks_[left++] = id;
@@ -387,12 +375,15 @@ class collective_merger {
     }
     looks_.resize(left);
   }
-  constexpr void place(int id) { number_[id] = result_.code.push_back(renumbered(id)); }
+  constexpr void place(int id) {
+    edit_.place(id);
+    state_[id] = placed;
+  }
 
   const mesh_shape& mesh_;
   graph_view g_;
-  /// The number of each instruction in the result, or the reason why it has none yet.
-  list<int> number_;
+  graph_editor edit_;
+  list<state> state_;
   /// Each list has an entry for each collective: its class, the next one of that class to come, the next one that waits
   /// with it, and the first loop next to it that reads it.
   list<int> class_of_;
@@ -412,7 +403,6 @@ class collective_merger {
   /// The instructions that look at values and have no place yet, and the innermost open loop.
   list<int> looks_;
   int open_region_ = -1;
-  graph result_;
 };
 
 }  // namespace detail

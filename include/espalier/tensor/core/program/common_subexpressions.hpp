@@ -3,7 +3,7 @@
 #pragma once
 
 #include <espalier/base/fixed_string.hpp>
-#include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/graph/editor.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 
 #include <bit>
@@ -17,22 +17,23 @@ namespace detail {
 class common_subexpressions {
  public:
   constexpr explicit common_subexpressions(graph_view g, bool sources_too)
-      : g_(g), sources_too_(sources_too), number_(g.size, -1) {
+      : g_(g), sources_too_(sources_too), edit_(g) {
     int slots = 16;
     while (slots < 2 * g.size) slots *= 2;
     table_.resize(slots, -1);
   }
 
   constexpr graph run() {
-    result_.code.reserve(g_.size);
-    copy_tables(result_, g_);
-    int* const further = result_.further.data();
     for (int id = 0; id < g_.size; ++id) {
-      instruction i = g_[id];
-      renumber(i, number_, further);
-      number_[id] = may_merge(*i.op) ? find_or_append(id, i) : result_.code.push_back(i);
+      edit_.resolve(edit_[id]);
+      const int same = may_merge(*g_[id].op) ? find_or_note(id) : -1;
+      if (same < 0) {
+        edit_.place(id);
+      } else {
+        edit_.replace(id, same);
+      }
     }
-    return static_cast<graph&&>(result_);
+    return edit_.finish();
   }
 
  private:
@@ -43,25 +44,28 @@ class common_subexpressions {
     return !op.facts.unique;
   }
 
-  constexpr int find_or_append(int id, const instruction& i) {
+  /// The instruction before this one that computes the same, or -1.
+  constexpr int find_or_note(int id) {
+    const instruction& i = edit_[id];
     const auto mask = static_cast<std::uint64_t>(table_.size() - 1);
     std::uint64_t slot = hash(i) & mask;
     for (;; slot = (slot + 1) & mask) {
       const int candidate = table_[static_cast<int>(slot)];
       if (candidate < 0) break;
-      instruction& other = result_.code[candidate];
+      instruction& other = edit_[candidate];
       if (!same(i, other) || !merge_alike(id, candidate)) continue;
       if (other.label == nullptr) other.label = i.label;
       return candidate;
     }
-    return table_[static_cast<int>(slot)] = result_.code.push_back(i);
+    table_[static_cast<int>(slot)] = id;
+    return -1;
   }
 
   /// Whether the results after the first can be merged, too.
   [[nodiscard]] constexpr bool merge_alike(int id, int candidate) const {
     for (int n = further_results(g_.code, g_.size, id); n > 0; --n) {
       const instruction& one = g_[id + n];
-      const instruction& other = result_.code[candidate + n];
+      const instruction& other = edit_[candidate + n];
       if (!same_annotation(one.annotation, other.annotation) || !may_share_name(one, other)) return false;
     }
     return true;
@@ -100,9 +104,7 @@ class common_subexpressions {
     return a.label == nullptr || b.label == nullptr || same_text(a.label, b.label);
   }
 
-  [[nodiscard]] constexpr int operand_at(const instruction& i, int k) const {
-    return i.operand_at(k, result_.further.data());
-  }
+  [[nodiscard]] constexpr int operand_at(const instruction& i, int k) const { return edit_.operand_at(i, k); }
 
   [[nodiscard]] constexpr bool same_annotation(int a, int b) const {
     if (a == b) return true;
@@ -117,9 +119,8 @@ class common_subexpressions {
 
   graph_view g_;
   bool sources_too_;
-  list<int> number_;
+  graph_editor edit_;
   list<int> table_;
-  graph result_;
 };
 
 }  // namespace detail

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/graph/editor.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/program/crossing.hpp>
 #include <espalier/tensor/core/program/repeat_widened.hpp>
@@ -203,53 +203,43 @@ class graph_cutter {
     return needed_[id] && !is_argument(id) && crossing_.is_kept(node_[id]);
   }
 
-  constexpr void copy(graph& to, list<int>& number, int id) const {
-    instruction i = g_[id];
-    renumber(i, number, to.further.data());
-    number[id] = to.code.push_back(i);
-  }
-
   constexpr graph make_early() {
     list<bool> wanted(g_.size, false);
     for (int id = g_.size - 1; id >= 0; --id) {
       wanted[id] = wanted[id] || is_early_[id] || crosses(id);
       for (int k = 0; k < g_[id].operand_count && wanted[id]; ++k) wanted[g_.operand_at(g_[id], k)] = true;
     }
-    graph made;
-    copy_tables(made, g_);
-    list<int> number(g_.size, -1);
+    graph_editor early(g_);
     for (int id = 0; id < g_.size; ++id) {
-      if (wanted[id]) copy(made, number, id);
+      if (wanted[id]) early.place(id);
     }
     int next = numbers_.results;
     for (int id = 0; id < g_.size; ++id) {
       if (!crosses(id) || handed_on_as_[id] >= 0) continue;
       handed_on_as_[id] = next++;
-      instruction result = builder::make(ops::result, g_[id].type, g_[id].shape, number[id]);
+      instruction result = builder::make(ops::result, g_[id].type, g_[id].shape, id);
       result.where = g_[id].where;
       result.annotation = g_[id].annotation;
       set_attributes(result, border_attributes{handed_on_as_[id]});
-      made.code.push_back(result);
+      early.append(result);
     }
-    return made;
+    return early.finish();
   }
 
   constexpr graph make_late() const {
-    graph made;
-    copy_tables(made, g_);
-    list<int> number(g_.size, -1);
+    graph_editor late(g_);
     for (int id = 0; id < g_.size; ++id) {
       if (crosses(id)) {
         instruction argument = builder::make(ops::argument, g_[id].type, g_[id].shape);
         argument.where = g_[id].where;
         argument.annotation = g_[id].annotation;
         set_attributes(argument, border_attributes{numbers_.arguments + handed_on_as_[id]});
-        number[id] = made.code.push_back(argument);
+        late.replace(id, late.append(argument));
       } else if (needed_[id] || is_late_[id]) {
-        copy(made, number, id);
+        late.place(id);
       }
     }
-    return made;
+    return late.finish();
   }
 
   graph_view g_;

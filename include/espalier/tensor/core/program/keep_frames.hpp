@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/graph/builder.hpp>
+#include <espalier/tensor/core/graph/editor.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/program/normalise.hpp>
 
@@ -35,28 +36,35 @@ class frame_keeper {
     return false;
   }
   constexpr graph run() {
-    number_.resize(g_.size, -1);
     framed_.resize(g_.size, -1);
     offset_.resize(g_.size, 0);
     find_needed_rows();
-    out_.result().code.reserve(g_.size + 16);
-    copy_tables(out_.result(), g_);
+    graph_editor edit(g_);
+    out_.result() = static_cast<graph&&>(edit.now());
+    now_.reserve(g_.size);
     for (int id = 0; id < g_.size; ++id) {
       const instruction& i = g_[id];
       out_.where = i.where;
-      out_.region = i.region < 0 ? -1 : number_[i.region];
+      out_.region = i.region;
+      const int first_new = out_.size();
+      now_.push_back(id);
       if (frame_[id] > 0 && !is_cut(id)) {
         put_in_frame(id);
       } else if (is_back(id)) {
-        number_[id] = i.op == &ops::pad ? padded(id) : joined(id);
-      } else {
-        number_[id] = copied(id);
-        if (!is_cut(id) || frame_[id] == 0) continue;
-        framed_[id] = number_[i.operand[0]];
+        now_[id] = i.op == &ops::pad ? padded(id) : joined(id);
+      } else if (is_cut(id) && frame_[id] > 0) {
+        framed_[id] = now_[i.operand[0]];
         offset_[id] = attributes_of<slice_attributes>(i).start;
       }
+      for (int made = first_new; made < out_.size(); ++made) edit.place(made);
+      if (now_[id] == id) {
+        edit.place(id);
+      } else {
+        edit.replace(id, now_[id]);
+      }
     }
-    return static_cast<graph&&>(out_.result());
+    edit.now() = static_cast<graph&&>(out_.result());
+    return edit.finish();
   }
 
  private:
@@ -143,11 +151,6 @@ class frame_keeper {
 
   // --- the new program -----------------------------------------------------------------------------------------------
 
-  constexpr int copied(int id) {
-    instruction i = g_[id];
-    renumber(i, number_, out_.result().further.data());
-    return out_.result().code.push_back(i);
-  }
   /// The value's frame, with row 0 of the value in row `at`.
   constexpr int framed_at(int id, std::int64_t at) {
     return emit::pad(out_, framed_[id], dim_, at - offset_[id], out_[framed_[id]].shape[dim_]);
@@ -166,13 +169,12 @@ class frame_keeper {
         more.shape[dim_] = frame_[id];
         more.region = out_.region;
         more.label = nullptr;
-        if (more.operand_count > 0) more.operand[0] = number_[more.operand[0]];
         made = out_.result().code.push_back(more);
       }
       i.operand_at(k, out_.result().further.data()) = made;
     }
     i.region = out_.region;
-    framed_[id] = number_[id] = out_.result().code.push_back(i);
+    framed_[id] = now_[id] = out_.result().code.push_back(i);
   }
   /// The row of the frame where a value is computed: where its operands are, if they are all at one, else where its
   /// readers need it, else where most operands are.
@@ -250,14 +252,14 @@ class frame_keeper {
       more.shape = shape;
       more.region = out_.region;
       more.label = nullptr;
-      if (more.op == &ops::broadcast) return emit::broadcast_to(out_, number_[more.operand[0]], shape);
+      if (more.op == &ops::broadcast) return emit::broadcast_to(out_, now_[more.operand[0]], shape);
       return out_.result().code.push_back(more);
     }
     if (is_cut(part) && rows(g_[part].operand[0]) == shape[dim_]) {
-      return emit::pad(out_, number_[g_[part].operand[0]], dim_, at - attributes_of<slice_attributes>(g_[part]).start,
+      return emit::pad(out_, now_[g_[part].operand[0]], dim_, at - attributes_of<slice_attributes>(g_[part]).start,
                        shape[dim_]);
     }
-    return emit::pad(out_, number_[part], dim_, at, shape[dim_]);
+    return emit::pad(out_, now_[part], dim_, at, shape[dim_]);
   }
   constexpr int labelled(int made, const instruction& i) {
     if (i.label != nullptr) out_[made].label = i.label;
@@ -269,8 +271,8 @@ class frame_keeper {
   /// The rows of the frame of each value, 0 if it is in none.
   list<std::int64_t> frame_;
   list<bool> dropped_;
-  /// The instruction that is each value, the one that is its frame, and the row of the frame where it begins.
-  list<int> number_;
+  /// The instruction that is each value now, the one that is its frame, and the row of the frame where it begins.
+  list<int> now_;
   list<int> framed_;
   list<std::int64_t> offset_;
   list<std::int64_t> needed_row_;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/graph/editor.hpp>
 #include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/program/hoist.hpp>
@@ -16,40 +16,33 @@ class normalisation {
  public:
   constexpr explicit normalisation(graph_view g)
       : g_(g),
-        code_(g.size),
+        edit_(g),
         stand_for_(g.size, -1),
         regions_(g),
         alive_(g.size, false),
         head_(g.size + 1, -1),
         collected_(g.size, -1),
-        following_(g.size, -1),
-        number_(g.size, -1) {
-    copy_tables(result_, g_);
-  }
+        following_(g.size, -1) {}
 
   constexpr graph run() {
     find_copies();
     resolve();
-    hoist(code_, result_.further.data());
+    hoist(edit_.now().code, edit_.now().further.data());
     mark();
     arrange();
-    result_.code.reserve(g_.size);
     int cursor = head_[g_.size];
-    emit_region(cursor, g_.size);
-    emit_looks(-1);
-    return static_cast<graph&&>(result_);
+    place_region(cursor, g_.size);
+    place_looks(-1);
+    return edit_.finish();
   }
 
  private:
-  /// The table of the result: renumbered in place.
-  [[nodiscard]] constexpr int* further() { return result_.further.data(); }
-
   [[nodiscard]] static constexpr bool is_collected(const instruction& i) { return collects(structure_of(i)); }
 
   /// The same values in the same shape and type, for no purpose that a later pass knows of.
   [[nodiscard]] constexpr bool is_alias(int id) const {
-    const instruction& i = code_[id];
-    return i.annotation < 0 && i.op->facts.is_operand != nullptr && i.op->facts.is_operand({code_.data(), id});
+    const instruction& i = edit_[id];
+    return i.annotation < 0 && i.op->facts.is_operand != nullptr && i.op->facts.is_operand({&edit_[0], id});
   }
 
   /// Returns the value that instruction `id` passes on as it is, or -1.
@@ -105,8 +98,7 @@ class normalisation {
   /// Points operands past aliases.
   constexpr void resolve() {
     for (int id = 0; id < g_.size; ++id) {
-      instruction& i = code_[id];
-      i = g_[id];
+      instruction& i = edit_[id];
       stand_for_[id] = id;
       if (is_further_result(i) && g_.operand(id, 0).op->facts.passes_operands) {
         become_alias(i, g_.operand_at(g_.operand(id, 0), attributes_of<further_result_attributes>(i).number));
@@ -118,11 +110,11 @@ class normalisation {
         continue;
       }
       for (int k = 0; k < i.operand_count; ++k) {
-        int& operand = i.operand_at(k, further());
+        int& operand = edit_.operand_at(i, k);
         const int target = stand_for_[operand];
         if (target == operand) continue;
         if (needs_own_buffer(i, k, target)) {
-          code_[operand].op = &ops::copy;
+          edit_[operand].op = &ops::copy;
         } else {
           operand = target;
         }
@@ -150,21 +142,21 @@ class normalisation {
   /// True if the alias stays, as a copy. A stack or sum collects values of its own loop, not of the outside; and a
   /// carry that is passed on as another one would be overwritten on the way.
   [[nodiscard]] constexpr bool needs_own_buffer(const instruction& i, int k, int target) const {
-    if (is_collected(i)) return code_[target].region != code_[i.operand[0]].region;
+    if (is_collected(i)) return edit_[target].region != edit_[i.operand[0]].region;
     return structure_of(i) == structure::region_yield && k == 1 &&
-           structure_of(code_[target]) == structure::region_parameter && code_[target].region == i.region &&
+           structure_of(edit_[target]) == structure::region_parameter && edit_[target].region == i.region &&
            target != i.operand[0];
   }
 
   constexpr void bypass(int id, int target) {
-    if (code_[id].label != nullptr) {
-      if (code_[target].label != nullptr) {
+    if (edit_[id].label != nullptr) {
+      if (edit_[target].label != nullptr) {
         // Two names for one value: a copy keeps the second.
-        code_[id].op = &ops::copy;
+        edit_[id].op = &ops::copy;
         return;
       }
-      code_[target].label = code_[id].label;
-      code_[id].label = nullptr;
+      edit_[target].label = edit_[id].label;
+      edit_[id].label = nullptr;
     }
     stand_for_[id] = target;
   }
@@ -181,20 +173,20 @@ class normalisation {
   constexpr void mark() {
     work_.reserve(g_.size);
     for (int id = 0; id < g_.size; ++id) {
-      const structure part = structure_of(code_[id]);
-      if (part == structure::result || part == structure::argument || code_[id].op->facts.looks) want(id);
+      const structure part = structure_of(edit_[id]);
+      if (part == structure::result || part == structure::argument || edit_[id].op->facts.looks) want(id);
     }
     while (!work_.empty()) {
       const int id = work_.back();
       work_.pop_back();
-      const instruction& i = code_[id];
-      for (int k = 0; k < i.operand_count; ++k) want(i.operand_at(k, further()));
+      const instruction& i = edit_[id];
+      for (int k = 0; k < i.operand_count; ++k) want(edit_.operand_at(i, k));
       if (i.region >= 0) want(i.region);
       if (structure_of(i) == structure::region_begin) {
-        const instruction& end = code_[regions_.beginning_at(id).last];
+        const instruction& end = edit_[regions_.beginning_at(id).last];
         if (end.operand_count > 1) want(end.operand[1]);
       }
-      for (int next = id + 1; next < g_.size && is_further_result(code_[next]); ++next) want(next);
+      for (int next = id + 1; next < g_.size && is_further_result(edit_[next]); ++next) want(next);
       if (structure_of(i) == structure::region_parameter && regions_.yield_of(id) >= 0) want(regions_.yield_of(id));
     }
   }
@@ -203,9 +195,9 @@ class normalisation {
   constexpr void arrange() {
     for (int id = g_.size - 1; id >= 0; --id) {
       if (!alive_[id]) continue;
-      const instruction& i = code_[id];
+      const instruction& i = edit_[id];
       if (is_collected(i)) {
-        int& head = collected_[code_[i.operand[0]].region];
+        int& head = collected_[edit_[i.operand[0]].region];
         following_[id] = head;
         head = id;
       } else {
@@ -216,48 +208,42 @@ class normalisation {
     }
   }
 
-  /// Emits the instructions that belong to one loop, from `cursor` up to position `last`, and moves the cursor on. An
+  /// Places the instructions that belong to one loop, from `cursor` up to position `last`, and moves the cursor on. An
   /// instruction inside an inner loop that does not belong to it comes first: the inner loop may use it, and it cannot
   /// use the inner loop. Looks at values come when all of the region's are there.
-  constexpr void emit_region(int& cursor, int last) {
+  constexpr void place_region(int& cursor, int last) {
     while (cursor >= 0 && cursor < last) {
       const int id = cursor;
       cursor = following_[id];
-      if (code_[id].op->facts.looks) {
+      if (edit_[id].op->facts.looks) {
         looks_.push_back(id);
         continue;
       }
-      if (structure_of(code_[id]) != structure::region_begin) {
-        emit(id);
+      if (structure_of(edit_[id]) != structure::region_begin) {
+        edit_.place(id);
         continue;
       }
       const int end = regions_.beginning_at(id).last;
-      emit_region(cursor, end);
-      emit(id);
+      place_region(cursor, end);
+      edit_.place(id);
       int body = head_[id];
-      emit_region(body, g_.size);
-      emit_looks(id);
-      emit(end);
-      for (int c = collected_[id]; c >= 0; c = following_[c]) emit(c);
+      place_region(body, g_.size);
+      place_looks(id);
+      edit_.place(end);
+      for (int c = collected_[id]; c >= 0; c = following_[c]) edit_.place(c);
     }
   }
 
   /// The last of those listed, which are those of this loop.
-  constexpr void emit_looks(int region) {
+  constexpr void place_looks(int region) {
     int first = looks_.size();
-    while (first > 0 && code_[looks_[first - 1]].region == region) --first;
-    for (int n = first; n < looks_.size(); ++n) emit(looks_[n]);
+    while (first > 0 && edit_[looks_[first - 1]].region == region) --first;
+    for (int n = first; n < looks_.size(); ++n) edit_.place(looks_[n]);
     looks_.resize(first);
   }
 
-  constexpr void emit(int id) {
-    instruction& i = code_[id];
-    renumber(i, number_, further());
-    number_[id] = result_.code.push_back(i);
-  }
-
   graph_view g_;
-  list<instruction> code_;
+  graph_editor edit_;
   /// The value that users of an instruction read instead: the instruction itself, or the value that it is an alias of.
   list<int> stand_for_;
   region_table regions_;
@@ -269,10 +255,8 @@ class normalisation {
   list<int> head_;
   list<int> collected_;
   list<int> following_;
-  list<int> number_;
-  /// The instructions that look at values of the regions that are being emitted.
+  /// The instructions that look at values of the regions that are being placed.
   list<int> looks_;
-  graph result_;
 };
 
 }  // namespace detail

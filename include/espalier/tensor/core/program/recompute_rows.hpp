@@ -3,7 +3,7 @@
 #pragma once
 
 #include <espalier/base/light_std/extremes.hpp>
-#include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/graph/editor.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/partition/row_product.hpp>
 #include <espalier/tensor/core/partition/scheduler.hpp>
@@ -31,20 +31,13 @@ namespace detail {
 class row_recomputation {
  public:
   constexpr explicit row_recomputation(graph_view g)
-      : g_(g),
-        number_(g.size, -1),
-        space_(g.size, -1),
-        is_late_(g.size, false),
-        level_(g.size, 0),
-        kept_(g.size, false) {}
+      : g_(g), edit_(g), space_(g.size, -1), is_late_(g.size, false), level_(g.size, 0), kept_(g.size, false) {}
 
   constexpr graph run() {
     for (int id = 0; id < g_.size; ++id) find_level(id);
-    result_.code.reserve(g_.size + 64);
-    copy_tables(result_, g_);
-    for (int id = 0; id < g_.size; ++id) append(id);
-    drop_unread();
-    return static_cast<graph&&>(result_);
+    for (int id = 0; id < g_.size; ++id) place(id);
+    edit_.drop_unread(may_go);
+    return edit_.finish();
   }
 
  private:
@@ -107,24 +100,25 @@ class row_recomputation {
     return spaces_.push_back({shape, region, false});
   }
 
-  constexpr void append(int id) {
+  constexpr void place(int id) {
     instruction i = g_[id];
-    const bool is_row = space_[id] >= 0 || is_late_[id];
-    for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = i.operand_at(k, result_.further.data());
-      operand = is_row ? at_level(operand, level_[id]) : number_[operand];
+    if (space_[id] >= 0 || is_late_[id]) {
+      for (int k = 0; k < i.operand_count; ++k) {
+        int& operand = edit_.operand_at(i, k);
+        operand = at_level(operand, level_[id]);
+      }
     }
     sink_masks(i, id);
-    if (i.region >= 0) i.region = number_[i.region];
-    number_[id] = result_.code.push_back(i);
+    edit_[id] = i;
+    edit_.place(id);
   }
 
   /// The value of an instruction where it is read at this level: made again if it is one of scores that would have to
   /// be stored for it.
   constexpr int at_level(int id, int level) {
     const int space = space_[id];
-    if (space < 0 || level_[id] == level || kept_[id] || !spaces_[space].is_used) return number_[id];
-    if (!(g_[id].shape == spaces_[space].shape)) return number_[id];
+    if (space < 0 || level_[id] == level || kept_[id] || !spaces_[space].is_used) return id;
+    if (!(g_[id].shape == spaces_[space].shape)) return id;
     for (int n = copies_.size() - 1; n >= 0 && n >= copies_.size() - most_copies; --n) {
       if (copies_[n].value == id && copies_[n].level == level) return copies_[n].made;
     }
@@ -135,8 +129,7 @@ class row_recomputation {
     }
     i.label = nullptr;
     sink_masks(i, id);
-    if (i.region >= 0) i.region = number_[i.region];
-    const int made = result_.code.push_back(i);
+    const int made = edit_.append(i);
     copies_.push_back({id, level, made});
     return made;
   }
@@ -195,35 +188,11 @@ class row_recomputation {
     i.shape = reader.shape;
     i.annotation = reader.annotation;
     i.label = nullptr;
-    // The reader's own loop is renumbered after this.
-    i.region = reader.region >= 0 ? number_[reader.region] : -1;
-    return result_.code.push_back(i);
+    i.region = reader.region;
+    return edit_.append(i);
   }
 
-  /// Removes the masks and scores that nothing reads any more.
-  constexpr void drop_unread() {
-    const int size = result_.code.size();
-    list<bool> is_read(size, false);
-    for (int id = size - 1; id >= 0; --id) {
-      const instruction& i = result_.code[id];
-      if (may_go(i) && !is_read[id]) continue;
-      for (int k = 0; k < i.operand_count; ++k) is_read[i.operand_at(k, result_.further.data())] = true;
-    }
-    list<int> at(size, -1);
-    int kept = 0;
-    for (int id = 0; id < size; ++id) {
-      if (may_go(result_.code[id]) && !is_read[id]) continue;
-      instruction i = result_.code[id];
-      for (int k = 0; k < i.operand_count; ++k) {
-        int& operand = i.operand_at(k, result_.further.data());
-        operand = at[operand];
-      }
-      at[id] = kept;
-      if (i.region >= 0) i.region = at[i.region];
-      result_.code[kept++] = i;
-    }
-    while (result_.code.size() > kept) result_.code.pop_back();
-  }
+  /// Masks and scores, if nothing reads them any more.
   [[nodiscard]] static constexpr bool may_go(const instruction& i) {
     const fusion fuse = i.op->fuse;
     return fuse == fusion::elementwise || fuse == fusion::broadcast || fuse == fusion::source ||
@@ -231,10 +200,8 @@ class row_recomputation {
   }
 
   graph_view g_;
-  graph result_;
+  graph_editor edit_;
   list<score_space> spaces_;
-  /// The place of an instruction in the result.
-  list<int> number_;
   /// By value: the space whose scores, or numbers for each of whose rows, it is, if it follows from scores row by row.
   list<int> space_;
   /// It is what a product makes of scores: complete when all rows have been read.

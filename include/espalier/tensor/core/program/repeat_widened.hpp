@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/graph/editor.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/partition/schedule.hpp>
 
@@ -65,7 +65,7 @@ struct widened_origin {
 class widened_repetition {
  public:
   constexpr widened_repetition(graph_view g, schedule_view s)
-      : g_(g), s_(s), may_repeat_(g.size, false), number_(g.size, -1), copies_of_(g.size, -1) {
+      : g_(g), s_(s), edit_(g), may_repeat_(g.size, false), current_(g.size, -1), copies_of_(g.size, -1) {
     for (int id = 0; id < g_.size; ++id) {
       may_repeat_[id] = structure_of(g_[id]) == structure::none && may_repeat(id);
       // An operand of another kind of op is in memory anyway.
@@ -78,14 +78,13 @@ class widened_repetition {
   }
 
   constexpr graph run() {
-    result_.code.reserve(g_.size);
-    copy_tables(result_, g_);
     for (int id = 0; id < g_.size; ++id) {
       if (may_repeat_[id]) continue;
       for (int k = 0; k < g_[id].operand_count; ++k) make(g_.operand_at(g_[id], k), s_.launch_of[id]);
-      append(id);
+      read_current(edit_[id]);
+      current_[id] = edit_.place(id);
     }
-    return static_cast<graph&&>(result_);
+    return edit_.finish();
   }
 
  private:
@@ -97,7 +96,7 @@ class widened_repetition {
   /// A value as instructions of one chain read it.
   struct copy {
     int launch = -1;
-    int number = -1;
+    int made = -1;
     int next = -1;
   };
 
@@ -106,28 +105,32 @@ class widened_repetition {
     if (!may_repeat_[id]) return;
     for (int c = copies_of_[id]; c >= 0; c = copies_[c].next) {
       if (copies_[c].launch != launch) continue;
-      number_[id] = copies_[c].number;
+      current_[id] = copies_[c].made;
       return;
     }
     for (int k = 0; k < g_[id].operand_count; ++k) make(g_[id].operand[k], launch);
-    append(id);
-    if (copies_of_[id] >= 0) result_.code[number_[id]].label = nullptr;
-    copies_of_[id] = copies_.push_back({launch, number_[id], copies_of_[id]});
+    instruction again = g_[id];
+    if (copies_of_[id] >= 0) again.label = nullptr;
+    read_current(again);
+    current_[id] = edit_.append(again);
+    copies_of_[id] = copies_.push_back({launch, current_[id], copies_of_[id]});
   }
-  constexpr void append(int id) {
-    instruction i = g_[id];
-    renumber(i, number_, result_.further.data());
-    number_[id] = result_.code.push_back(i);
+  constexpr void read_current(instruction& i) {
+    for (int k = 0; k < i.operand_count; ++k) {
+      int& operand = edit_.operand_at(i, k);
+      operand = current_[operand];
+    }
   }
 
   graph_view g_;
   schedule_view s_;
+  graph_editor edit_;
   list<bool> may_repeat_;
-  list<int> number_;
+  /// The copy of each instruction that its next reader has.
+  list<int> current_;
   /// The last copy of each instruction, -1 if it has none.
   list<int> copies_of_;
   list<copy> copies_;
-  graph result_;
 };
 
 }  // namespace detail

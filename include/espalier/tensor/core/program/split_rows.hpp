@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/graph/editor.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/partition/collectives.hpp>
 #include <espalier/tensor/core/partition/row_product.hpp>
@@ -34,7 +34,6 @@ class split_row_preparation {
  public:
   constexpr explicit split_row_preparation(graph_view g)
       : g_(g),
-        number_(g.size, -1),
         plain_(g.size, -1),
         factor_(g.size, -1),
         sum_(g.size, -1),
@@ -62,10 +61,9 @@ class split_row_preparation {
   }
 
   constexpr graph run() {
-    result_.code.reserve(g_.size + 64);
-    copy_tables(result_, g_);
-    for (int id = 0; id < g_.size; ++id) append(id);
-    return static_cast<graph&&>(result_);
+    edit_ = graph_editor(g_);
+    for (int id = 0; id < g_.size; ++id) place(id);
+    return edit_.finish();
   }
 
  private:
@@ -204,51 +202,54 @@ class split_row_preparation {
 
   // --- the new graph ------------------------------------------------------------------------------------------------
 
-  constexpr void append(int id) {
+  constexpr void place(int id) {
     if (!g_[id].op->facts.travels_along) append_factors();
-    instruction i = g_[id];
-    renumber(i, number_, result_.further.data());
+    const instruction& i = g_[id];
+    int made = -1;
     if (is_padding_of_scores(id)) {
-      number_[id] = fill_padding(id, i.operand[0]);
+      made = fill_padding(id, i.operand[0]);
     } else if (const sum_over_features sum = sum_of_products(id); sum.of_values >= 0) {
-      number_[id] = append_sum_over_features(id, sum);
-    } else if (is_row_reduction(id, reduction::sum) && factor_[g_[id].operand[0]] >= 0) {
-      number_[id] = append_sum(id, i);
-    } else if (const int product = append_product(id, i); product >= 0) {
-      number_[id] = product;
+      made = append_sum_over_features(id, sum);
+    } else if (is_row_reduction(id, reduction::sum) && factor_[i.operand[0]] >= 0) {
+      made = append_sum(id);
     } else {
-      number_[id] = result_.code.push_back(i);
+      made = append_product(id);
+    }
+    if (made < 0) {
+      edit_.place(id);
+    } else {
+      edit_.replace(id, made);
     }
     if (const int raised = raised_[id]; raised >= 0) append_own(id, raised);
     if (source_[id] >= 0) waiting_.push_back(id);
     waits_[id] = source_[id] >= 0;
-    for (int k = 0; k < i.operand_count; ++k) waits_[id] = waits_[id] || waits_[g_.operand_at(g_[id], k)];
+    for (int k = 0; k < i.operand_count; ++k) waits_[id] = waits_[id] || waits_[g_.operand_at(i, k)];
     carry_factor(id);
   }
 
   /// An instruction like another one, in the same place.
   constexpr int append_like(int like, const op_info& op, int a, int b = -1, int c = -1) {
-    instruction i = builder::make(op, result_.code[a].type, g_[like].shape, a, b, c);
-    return place(i, like);
+    instruction i = builder::make(op, edit_[a].type, g_[like].shape, a, b, c);
+    return append(i, like);
   }
-  constexpr int place(instruction i, int like) {
+  constexpr int append(instruction i, int like) {
     i.where = g_[like].where;
     i.origin = g_[like].origin;
     i.annotation = g_[like].annotation;
-    i.region = g_[like].region >= 0 ? number_[g_[like].region] : -1;
-    return result_.code.push_back(i);
+    i.region = g_[like].region;
+    return edit_.append(i);
   }
   constexpr int append_constant(int like, dtype type, double value) {
     instruction i = builder::make(ops::constant, type, g_[like].shape);
     i.scalar = value;
-    return place(i, like);
+    return append(i, like);
   }
   constexpr int repeat_rows(int value, int like) {
     axis_list targets;
     for (int d = 0; d + 1 < g_[like].shape.rank; ++d) targets = targets.with(d);
-    instruction i = builder::make(ops::broadcast, result_.code[value].type, g_[like].shape, value);
+    instruction i = builder::make(ops::broadcast, edit_[value].type, g_[like].shape, value);
     set_attributes(i, broadcast_attributes{targets});
-    return place(i, like);
+    return append(i, like);
   }
 
   /// As `mask` instruction `id`, of another operand.
@@ -256,12 +257,12 @@ class split_row_preparation {
     const int dim = attributes_of<mask_attributes>(g_[id]).dim;
     instruction count = builder::make(ops::iota, dtype::i32, g_[id].shape);
     set_attributes(count, index_attributes{dim});
-    const int index = place(count, id);
+    const int index = append(count, id);
     const std::int64_t extent = g_.annotations[g_[id].annotation].shape[dim];
     const int end = append_constant(id, dtype::i32, static_cast<double>(extent));
-    const int is_real = place(builder::make(ops::less, dtype::boolean, g_[id].shape, index, end), id);
-    const int filling = append_constant(id, result_.code[operand].type, g_[id].scalar);
-    return place(builder::make(ops::select, result_.code[operand].type, g_[id].shape, is_real, operand, filling), id);
+    const int is_real = append(builder::make(ops::less, dtype::boolean, g_[id].shape, index, end), id);
+    const int filling = append_constant(id, edit_[operand].type, g_[id].scalar);
+    return append(builder::make(ops::select, edit_[operand].type, g_[id].shape, is_real, operand, filling), id);
   }
 
   /// After a device's own maximum: what it takes the exponential `raised` with, and the sums of it.
@@ -270,8 +271,8 @@ class split_row_preparation {
     const double lowest =
         g_[id].type == dtype::f32 ? -std::numeric_limits<float>::max() : -std::numeric_limits<double>::max();
     // A device all of whose keys are hidden by -inf, or that has none, subtracts a number all the same.
-    const int own = append_like(id, ops::maximum, number_[id], append_constant(id, g_[id].type, lowest));
-    const int rest = append_like(shifted, ops::subtract, number_[g_[shifted].operand[0]], repeat_rows(own, shifted));
+    const int own = append_like(id, ops::maximum, id, append_constant(id, g_[id].type, lowest));
+    const int rest = append_like(shifted, ops::subtract, g_[shifted].operand[0], repeat_rows(own, shifted));
     plain_[raised] = append_like(raised, ops::exp, rest);
     const int all = g_[g_[shifted].operand[1]].operand[0];
     source_[all] = raised;
@@ -285,7 +286,7 @@ class split_row_preparation {
       instruction i = g_[sum];
       i.operand[0] = g_[sum].operand[0] == raised ? plain_[raised] : fill_padding(g_[sum].operand[0], plain_[raised]);
       i.label = nullptr;
-      sum_[sum] = place(i, sum);
+      sum_[sum] = append(i, sum);
     }
   }
   /// The factors that have been waiting for a maximum of all devices: after all collectives that travel together.
@@ -294,7 +295,7 @@ class split_row_preparation {
       const int raised = source_[all];
       for (const own_maximum& one : own_) {
         if (one.raised != raised) continue;
-        const int difference = append_like(all, ops::subtract, one.value, number_[all]);
+        const int difference = append_like(all, ops::subtract, one.value, all);
         factor_[raised] = append_like(all, ops::exp, difference);
       }
     }
@@ -302,22 +303,22 @@ class split_row_preparation {
   }
 
   /// A sum over what has a factor.
-  constexpr int append_sum(int id, instruction i) {
-    const int from = g_[id].operand[0];
-    if (i.type != result_.code[factor_[from]].type) return result_.code.push_back(i);
+  constexpr int append_sum(int id) {
+    instruction i = g_[id];
+    const int from = i.operand[0];
+    if (i.type != edit_[factor_[from]].type) return -1;
     int sum = sum_[id];
     if (sum < 0) {
       i.operand[0] = plain_[from];
       i.label = nullptr;
-      sum = result_.code.push_back(i);
+      sum = edit_.append(i);
     }
     return append_like(id, ops::multiply, sum, factor_[from]);
   }
 
   constexpr int append_sum_over_features(int id, const sum_over_features& of) {
     const int x = of.of_values;
-    const int terms =
-        place(builder::make(ops::multiply, g_[x].type, g_[x].shape, number_[of.cotangent], number_[x]), x);
+    const int terms = append(builder::make(ops::multiply, g_[x].type, g_[x].shape, of.cotangent, x), x);
     const layout& whole = g_.annotations[g_[x].annotation];
     layout without{extents{}, sharding::whole(whole.shape.rank - 1)};
     extents shape;
@@ -331,20 +332,21 @@ class split_row_preparation {
     }
     instruction sum = builder::make(ops::reduce_sum, g_[x].type, shape, terms);
     set_attributes(sum, reduction_attributes{std::int64_t{1} << of.feature, reduction::sum});
-    int made = place(sum, x);
-    result_.code[made].annotation = result_.annotations.push_back(without);
+    int made = append(sum, x);
+    edit_[made].annotation = edit_.annotate(without);
     if (is_in_order) return made;
     instruction turned = builder::make(ops::transpose, g_[id].type, g_[id].shape, made);
     set_attributes(turned, transpose_attributes{of.source});
-    return place(turned, id);
+    return append(turned, id);
   }
 
   /// A product x = scores y of scores that have a factor; or -1.
-  constexpr int append_product(int id, instruction i) {
+  constexpr int append_product(int id) {
+    instruction i = g_[id];
     if (!i.op->facts.contracts) return -1;
     for (int k = 0; k < 2; ++k) {
       const int scores = g_[id].operand[k];
-      if (factor_[scores] < 0 || result_.code[factor_[scores]].type != i.type || i.annotation < 0) continue;
+      if (factor_[scores] < 0 || edit_[factor_[scores]].type != i.type || i.annotation < 0) continue;
       const row_product p = row_product_of(g_, id, k);
       if (p.role != row_role::keeps) continue;
       const auto terms = attributes_of<einsum_attributes>(i);
@@ -358,10 +360,10 @@ class split_row_preparation {
       if (!has_all) continue;
       i.operand[k] = plain_[scores];
       i.label = nullptr;
-      const int product = result_.code.push_back(i);
+      const int product = edit_.append(i);
       instruction repeated = builder::make(ops::broadcast, i.type, i.shape, factor_[scores]);
       set_attributes(repeated, broadcast_attributes{targets});
-      return append_like(id, ops::multiply, product, place(repeated, id));
+      return append_like(id, ops::multiply, product, append(repeated, id));
     }
     return -1;
   }
@@ -376,12 +378,10 @@ class split_row_preparation {
       plain_[id] = fill_padding(id, plain_[i.operand[0]]);
       factor_[id] = factor_[i.operand[0]];
     } else if (i.op->fuse == fusion::elementwise && i.op->facts.converts && has(0)) {
-      plain_[id] = place(builder::make(*i.op, i.type, i.shape, plain_[i.operand[0]]), id);
+      plain_[id] = append(builder::make(*i.op, i.type, i.shape, plain_[i.operand[0]]), id);
       factor_[id] = factor_[i.operand[0]];
     } else if (i.op->facts.masks == masking::choice && has(1) && !waits_[i.operand[0]] && is_zero(i.operand[2])) {
-      plain_[id] = place(
-          builder::make(*i.op, i.type, i.shape, number_[i.operand[0]], plain_[i.operand[1]], number_[i.operand[2]]),
-          id);
+      plain_[id] = append(builder::make(*i.op, i.type, i.shape, i.operand[0], plain_[i.operand[1]], i.operand[2]), id);
       factor_[id] = factor_[i.operand[1]];
     } else if (i.op->facts.multiplies != 0) {
       carry_through_product(id);
@@ -409,31 +409,28 @@ class split_row_preparation {
     for (int k = 0; k < i.operand_count; ++k) {
       const int o = i.operand[k];
       if ((i.op->facts.multiplies >> static_cast<unsigned>(k) & 1U) == 0 || o == plain) continue;
-      if (is_of_rows(o, i.shape) && g_[o].type == result_.code[factor].type) {
+      if (is_of_rows(o, i.shape) && g_[o].type == edit_[factor].type) {
         const int by = g_[o].operand[0];
-        factor = append_like(by, ops::multiply, factor, number_[by]);
+        factor = append_like(by, ops::multiply, factor, by);
       } else {
-        if (g_[o].type != result_.code[value].type || waits_[o]) return;
-        value = append_like(id, ops::multiply, value, number_[o]);
+        if (g_[o].type != edit_[value].type || waits_[o]) return;
+        value = append_like(id, ops::multiply, value, o);
       }
     }
-    if (result_.code[value].type != i.type) value = place(builder::make(ops::convert, i.type, i.shape, value), id);
+    if (edit_[value].type != i.type) value = append(builder::make(ops::convert, i.type, i.shape, value), id);
     plain_[id] = value;
     factor_[id] = factor;
   }
 
   struct own_maximum {
     int raised = -1;
-    /// In the result.
     int value = -1;
   };
 
   graph_view g_;
-  graph result_;
+  graph_editor edit_;
   /// The shapes of scores.
   list<extents> spaces_;
-  /// The place of an instruction in the result.
-  list<int> number_;
   /// Of a value that is this one, in the result, times a factor for each of its rows: both; or -1.
   list<int> plain_;
   list<int> factor_;
