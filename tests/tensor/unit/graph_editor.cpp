@@ -96,7 +96,7 @@ TEST_CASE("what moves past others takes its operands along, and what is left out
 
   graph_editor edit(b.result());
   for (const int id : {x, outer, begin, inner, sum, 6}) edit.place(id);
-  edit.drop_unread([](const instruction& i) { return i.op->fuse == fusion::elementwise; });
+  edit.drop_unread([](const instruction& i, const instruction*) { return i.op->fuse == fusion::elementwise; });
   const graph made = edit.finish();
   REQUIRE(made.code.size() == 6);
   CHECK(made.code[1].op == &ops::negate);
@@ -107,7 +107,7 @@ TEST_CASE("what moves past others takes its operands along, and what is left out
 
   graph_editor again(b.result());
   for (int id = 0; id < again.source_size(); ++id) again.place(id);
-  again.drop_unread([](const instruction& i) { return i.op->fuse == fusion::elementwise; });
+  again.drop_unread([](const instruction& i, const instruction*) { return i.op->fuse == fusion::elementwise; });
   const graph dropped = again.finish();
   REQUIRE(dropped.code.size() == 6);
   CHECK(dropped.code[unread].op == &ops::region_begin);

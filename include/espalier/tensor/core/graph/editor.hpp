@@ -77,13 +77,15 @@ class graph_editor {
   }
 
   /// Takes away again what may go and nothing reads that is placed, the last first.
+  /// @param may_go is given an instruction and the one that runs after it, or null
   template <class MayGo> constexpr void drop_unread(MayGo may_go) {
     detail::list<bool> is_read(now_.code.size(), false);
     int at = order_.size();
     for (int n = order_.size() - 1; n >= 0; --n) {
       const int id = order_[n];
       const instruction& i = now_.code[id];
-      if (!is_read[id] && may_go(i)) continue;
+      const instruction* const next = n + 1 < order_.size() ? &now_.code[order_[n + 1]] : nullptr;
+      if (!is_read[id] && may_go(i, next)) continue;
       for (int k = 0; k < i.operand_count; ++k) is_read[standing_for(i.operand_at(k, now_.further.data()))] = true;
       order_[--at] = id;
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/base/light_std/extremes.hpp>
+#include <espalier/tensor/core/graph/editor.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/partition/boxes.hpp>
 #include <espalier/tensor/core/partition/lacking.hpp>
@@ -88,15 +89,16 @@ class halo_joiner {
     int exchanges = 0;
     for (int id = 0; id < g_.size; ++id) exchanges += is_halo(id) ? 1 : 0;
     if (exchanges == 0) return static_cast<graph&&>(from_);
-    if (exchanges == 1) return with_what_is_read(from_);
+    if (exchanges == 1) return with_what_is_read();
     for (int id = 0; id < g_.size; ++id) {
       if (is_halo(id)) ask(g_[id].operand[0], g_[id].annotation, windows_of(g_[id]), id);
     }
     const int direct = regions_.size();
-    if (direct == exchanges && !compute_some()) return with_what_is_read(from_);
+    if (direct == exchanges && !compute_some()) return with_what_is_read();
     if (direct != exchanges) compute_some();
     rebuild();
-    return with_what_is_read(result_);
+    edit_.drop_unread(may_go);
+    return edit_.finish();
   }
 
  private:
@@ -416,7 +418,6 @@ class halo_joiner {
   // --- the new program -----------------------------------------------------------------------------------------------
 
   constexpr void rebuild() {
-    number_.resize(g_.size, -1);
     cut_.resize(g_.size, -1);
     list<bool> is_cut(g_.size, false);
     for (int id = 0; id < g_.size; ++id) {
@@ -425,21 +426,17 @@ class halo_joiner {
         is_cut[operand] = is_cut[operand] || !finds_rows(id);
       }
     }
-    result_.code.reserve(g_.size + 16);
-    copy_tables(result_, g_);
+    edit_ = graph_editor(g_);
     for (int id = 0; id < g_.size; ++id) {
       if (is_halo(id)) {
         replace(id, is_cut[id]);
         continue;
       }
-      instruction i = g_[id];
-      for (int k = 0; k < i.operand_count; ++k) {
-        const int operand = g_.operand_at(g_[id], k);
-        const bool is_part = cut_[operand] >= 0 && !finds_rows(id);
-        i.operand_at(k, result_.further.data()) = is_part ? cut_[operand] : number_[operand];
+      for (int k = 0; k < g_[id].operand_count && !finds_rows(id); ++k) {
+        int& operand = edit_.operand_at(edit_[id], k);
+        if (cut_[operand] >= 0) operand = cut_[operand];
       }
-      if (i.region >= 0) i.region = number_[i.region];
-      number_[id] = result_.code.push_back(i);
+      edit_.place(id);
     }
   }
   /// Whether an instruction finds the rows that it reads along one dimension wherever the box of the operand begins.
@@ -456,11 +453,10 @@ class halo_joiner {
     const int region = region_with(value, placement, windows);
     const int whole = make(region, id);
     const placed_windows all = regions_[region].windows;
-    number_[id] = whole;
-    if (reads_the_same(all, windows)) return;
-    const bool is_wider_elsewhere = all.dims != windows.dims || windows.count > 1;
-    if (is_cut || is_wider_elsewhere) cut_[id] = cut(whole, value, placement, windows, id);
-    if (is_wider_elsewhere) number_[id] = cut_[id];
+    const bool is_same = reads_the_same(all, windows);
+    const bool is_wider_elsewhere = !is_same && (all.dims != windows.dims || windows.count > 1);
+    if (!is_same && (is_cut || is_wider_elsewhere)) cut_[id] = cut(whole, value, placement, windows, id);
+    edit_.replace(id, is_wider_elsewhere ? cut_[id] : whole);
   }
 
   /// A part of a region.
@@ -474,7 +470,7 @@ class halo_joiner {
     set_attributes(
         i, collective_attributes{.axes = axes, .first_window = add_windows(windows), .window_count = windows.count});
     i.shape = buffer_of(shape, placement, windows);
-    i.annotation = result_.annotations.push_back({shape, placement});
+    i.annotation = edit_.annotate({shape, placement});
     return append(i, like);
   }
   [[nodiscard]] constexpr extents buffer_of(const extents& shape, const sharding& placement,
@@ -490,12 +486,13 @@ class halo_joiner {
     const instruction& model = g_[like];
     i.where = model.where;
     i.origin = model.origin;
-    i.region = model.region < 0 ? -1 : number_[model.region];
-    return result_.code.push_back(i);
+    i.region = model.region;
+    return edit_.append(i);
   }
   constexpr int add_windows(const placed_windows& windows) {
-    const int first = result_.windows.size();
-    for (int n = 0; n < windows.count; ++n) result_.windows.push_back(windows.window[n]);
+    list<placed_window>& made = edit_.now().windows;
+    const int first = made.size();
+    for (int n = 0; n < windows.count; ++n) made.push_back(windows.window[n]);
     return first;
   }
 
@@ -512,8 +509,8 @@ class halo_joiner {
     } else {
       const axis_mask axes =
           local_program::holders_of(layout_of(region.value).placement, region.placement, region.windows.dims);
-      made = append_in_windows(builder::make(ops::exchange, g_[region.value].type, extents{}, number_[region.value]),
-                               axes, region.value, region.placement, region.windows, like);
+      made = append_in_windows(builder::make(ops::exchange, g_[region.value].type, extents{}, region.value), axes,
+                               region.value, region.placement, region.windows, like);
     }
     regions_[n].id = made;
     return made;
@@ -548,14 +545,14 @@ class halo_joiner {
     list<int> operands;
     for (int k = 0; k < i.operand_count; ++k) {
       const int operand = g_.operand_at(g_[id], k);
-      operands.push_back(g_[operand].shape.rank == 0 ? number_[operand] : compute(operand, wanted, like, known));
+      operands.push_back(g_[operand].shape.rank == 0 ? operand : compute(operand, wanted, like, known));
     }
     i.further = -1;
     for (int k = 0; k < operands.size(); ++k) {
       if (k < inline_operands) {
         i.operand[k] = operands[k];
       } else {
-        const int at = result_.further.push_back(operands[k]);
+        const int at = edit_.now().further.push_back(operands[k]);
         if (k == inline_operands) i.further = at;
       }
     }
@@ -567,55 +564,35 @@ class halo_joiner {
       of_buffer.shape[d] = buffer[d];
       of_buffer.placement.dim[d] = axis_list{};
     }
-    i.annotation = result_.annotations.push_back(of_buffer);
+    i.annotation = edit_.annotate(of_buffer);
     i.label = nullptr;
     const instruction own = i;
     const int made = append(i, like);
-    result_.code[made].where = own.where;
-    result_.code[made].origin = own.origin;
+    edit_[made].where = own.where;
+    edit_[made].origin = own.origin;
     return made;
   }
 
   /// Leaves out values that nothing reads: only exchanges did that are no more, or the partitioner has padded again
   /// what it had padded.
-  static constexpr graph with_what_is_read(graph& all) {
-    list<int> readers(all.code.size(), 0);
-    const auto count = [&](const instruction& i, int by) {
-      for (int k = 0; k < i.operand_count; ++k) readers[i.operand_at(k, all.further.data())] += by;
-    };
-    for (const instruction& i : all.code) count(i, 1);
-    list<bool> stays(all.code.size(), true);
-    for (int id = all.code.size() - 1; id >= 0; --id) {
-      const instruction& i = all.code[id];
-      const bool may_go = structure_of(i) == structure::none && i.label == nullptr && !i.op->facts.looks &&
-                          !i.op->facts.is_further_result && !i.op->facts.unique &&
-                          !(id + 1 < all.code.size() && is_further_result(all.code[id + 1]));
-      if (readers[id] > 0 || !may_go) continue;
-      stays[id] = false;
-      count(i, -1);
-    }
-    list<int> number(all.code.size(), -1);
-    int kept = 0;
-    for (int id = 0; id < all.code.size(); ++id) {
-      if (!stays[id]) continue;
-      instruction i = all.code[id];
-      renumber(i, number, all.further.data());
-      number[id] = kept;
-      all.code[kept++] = i;
-    }
-    all.code.resize(kept);
-    return static_cast<graph&&>(all);
+  constexpr graph with_what_is_read() {
+    graph_editor all(static_cast<graph&&>(from_));
+    for (int id = 0; id < all.source_size(); ++id) all.place(id);
+    all.drop_unread(may_go);
+    return all.finish();
+  }
+  [[nodiscard]] static constexpr bool may_go(const instruction& i, const instruction* next) {
+    return structure_of(i) == structure::none && i.label == nullptr && !i.op->facts.looks &&
+           !i.op->facts.is_further_result && !i.op->facts.unique && !(next != nullptr && is_further_result(*next));
   }
 
   const mesh_shape& mesh_;
   graph from_;
   graph_view g_;
   list<read_region> regions_;
-  /// The number of each instruction in the result.
-  list<int> number_;
+  graph_editor edit_;
   /// The parts of regions that stand for exchanges.
   list<int> cut_;
-  graph result_;
 };
 
 }  // namespace detail

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/graph/editor.hpp>
 #include <espalier/tensor/core/partition/loop_accumulations.hpp>
 #include <espalier/tensor/core/partition/machine.hpp>
 
@@ -13,12 +14,9 @@ namespace detail {
 class reduction_after_loops {
  public:
   constexpr reduction_after_loops(const mesh_shape& mesh, graph_view g, const loop_accumulations& all)
-      : mesh_(mesh), g_(g), all_(all), number_(g.size, -1) {
-    copy_tables(result_, g_);
-  }
+      : mesh_(mesh), g_(g), all_(all), edit_(g) {}
 
   constexpr graph run() {
-    result_.code.reserve(g_.size + g_.size / 8 + 16);
     for (int id = 0; id < g_.size; ++id) {
       if (all_.is_dropped(id)) {
         replace(id);
@@ -30,10 +28,10 @@ class reduction_after_loops {
       } else if (all_.is_end(id)) {
         finish(id);
       } else {
-        copy(id);
+        place(id);
       }
     }
-    return static_cast<graph&&>(result_);
+    return edit_.finish();
   }
 
  private:
@@ -49,29 +47,25 @@ class reduction_after_loops {
     return whole;
   }
 
-  /// An instruction as it is, with the values that its operands are by now.
-  [[nodiscard]] constexpr instruction renumbered(int id) {
-    instruction i = g_[id];
-    renumber(i, number_, result_.further.data());
-    return i;
-  }
-  constexpr void copy(int id) {
-    instruction i = renumbered(id);
-    if (i.op->facts.looks) {
+  /// An instruction as it is.
+  constexpr void place(int id) {
+    if (g_[id].op->facts.looks) {
       // Nothing moves for a look: it shows what is there.
-      const instruction& seen = result_.code[i.operand[0]];
-      i.type = seen.type;
-      i.shape = seen.shape;
-      i.annotation = seen.annotation;
+      const instruction& seen = now(g_[id].operand[0]);
+      edit_[id].type = seen.type;
+      edit_[id].shape = seen.shape;
+      edit_[id].annotation = seen.annotation;
     }
-    number_[id] = result_.code.push_back(i);
+    edit_.place(id);
   }
   /// A value that was moved in the loop is there as it was before.
   constexpr void replace(int id) {
-    number_[id] = number_[g_[id].operand[0]];
-    const char*& label = result_.code[number_[id]].label;
+    edit_.replace(id, g_[id].operand[0]);
+    const char*& label = now(id).label;
     if (label == nullptr) label = g_[id].label;
   }
+  /// What a value of the program is by now.
+  [[nodiscard]] constexpr instruction& now(int id) { return edit_[edit_.standing_for(id)]; }
 
   // --- new instructions ---------------------------------------------------------------------------------------------
 
@@ -83,25 +77,23 @@ class reduction_after_loops {
   }
   constexpr int append(instruction made, const extents& shape, const sharding& placement) {
     made.shape = local_shape(mesh_, shape, placement);
-    made.annotation = result_.annotations.push_back({shape, placement});
+    made.annotation = edit_.annotate({shape, placement});
     made.origin = origin_;
     made.where = where_;
     made.region = region_;
-    return result_.code.push_back(made);
+    return edit_.append(made);
   }
-  [[nodiscard]] constexpr layout made_layout(int value) const {
-    return result_.annotations[result_.code[value].annotation];
-  }
+  [[nodiscard]] constexpr layout made_layout(int value) { return edit_.annotation(now(value).annotation); }
   constexpr int append_like(int value, instruction made) {
     const layout same = made_layout(value);
     return append(made, same.shape, same.placement);
   }
   constexpr int converted(int value, dtype type) {
-    if (result_.code[value].type == type) return value;
-    if (result_.code[value].op->facts.values != pattern::uniform)
+    if (now(value).type == type) return value;
+    if (now(value).op->facts.values != pattern::uniform)
       return append_like(value, builder::make(ops::convert, type, extents{}, value));
     const layout same = made_layout(value);
-    return uniform(type, same.shape, same.placement, result_.code[value].scalar);
+    return uniform(type, same.shape, same.placement, now(value).scalar);
   }
   constexpr int uniform(dtype type, const extents& shape, const sharding& placement, double value) {
     instruction constant = builder::make(ops::constant, type, extents{});
@@ -160,7 +152,7 @@ class reduction_after_loops {
       is_first =
           append(builder::make(ops::broadcast, dtype::boolean, extents{}, is_first), partial.shape, partial.placement);
     }
-    const dtype type = result_.code[value].type;
+    const dtype type = now(value).type;
     const int nothing = uniform(type, partial.shape, partial.placement, not_owned(type));
     return append(builder::make(ops::select, type, extents{}, is_first, value, nothing), partial.shape,
                   partial.placement);
@@ -177,77 +169,76 @@ class reduction_after_loops {
       if (id < 0 || g_[id].region != region) continue;
       const int init = g_[id].operand[0];
       const dtype type = accumulating(g_[id].type, one.combine);
-      stems_from(id, g_[region].region < 0 ? -1 : number_[g_[region].region]);
+      stems_from(id, g_[region].region);
       started_.resize(g_.size, -1);
       // One in another layout starts with nothing, and what it starts with is added in the end.
       const bool is_empty = one.combine == reduction::sum && (one.is_laid_out_anew || all_.is_nothing(init));
       const double nothing = all_.is_nothing(init) ? g_[init].scalar : not_owned(type);
       started_[id] = is_empty ? uniform(type, layout_of(id).shape, layout_in(one, layout_of(id).placement), nothing)
-                              : once(converted(number_[init], type), repeated(init, one));
+                              : once(converted(init, type), repeated(init, one));
     }
   }
   constexpr void accumulate(int id) {
     const accumulation one = accumulation_of(id);
-    instruction i = g_[id];
-    stems_from(id, i.region < 0 ? -1 : number_[i.region]);
-    for (int k = 0; k < i.operand_count; ++k) {
-      const int operand = g_.operand_at(i, k);
-      int value = number_[operand];
+    stems_from(id, g_[id].region);
+    for (int k = 0; k < g_[id].operand_count; ++k) {
+      const int operand = g_.operand_at(g_[id], k);
+      int value = operand;
       if (id == one.carry) {
         value = started_[id];
       } else if (all_.of(operand) != all_.of(id)) {
         const bool is_term = all_.is_term(id, k);
-        if (is_term && all_.source(operand) >= 0) value = number_[all_.source(operand)];
-        if (is_term || is_for_storage(result_.code[value].type))
+        if (is_term && all_.source(operand) >= 0) value = all_.source(operand);
+        if (is_term || is_for_storage(now(value).type))
           value = converted(value, accumulating(g_[operand].type, one.combine));
         if (is_term && one.is_laid_out_anew && all_.is_nothing(operand))
-          value = uniform(result_.code[value].type, layout_of(operand).shape, one.layout, g_[operand].scalar);
+          value = uniform(now(value).type, layout_of(operand).shape, one.layout, g_[operand].scalar);
         if (is_term) value = once(value, repeated(operand, one));
       }
-      i.operand_at(k, result_.further.data()) = value;
+      edit_.operand_at(edit_[id], k) = value;
     }
-    i.region = region_;
+    instruction& i = edit_[id];
     i.type = accumulating(i.type, one.combine);
     const layout whole = layout_of(id);
     const sharding placement = layout_in(one, whole.placement);
     if (one.is_laid_out_anew) i.shape = local_shape(mesh_, whole.shape, placement);
-    i.annotation = result_.annotations.push_back({whole.shape, placement});
-    number_[id] = result_.code.push_back(i);
+    i.annotation = edit_.annotate({whole.shape, placement});
+    edit_.place(id);
   }
   /// After the loop: the collective that all iterations have been spared.
   constexpr void finish(int id) {
     const accumulation one = accumulation_of(g_[id].operand[0]);
     const layout whole = layout_of(id);
-    instruction end = renumbered(id);
+    instruction end = g_[id];
     const int region = end.region;
     stems_from(id, region);
     end.type = accumulating(end.type, one.combine);
     const char* const label = end.label;
     end.label = nullptr;
     int value = append(end, whole.shape, layout_in(one, whole.placement));
-    const dtype type = result_.code[value].type;
+    const dtype type = now(value).type;
     stems_from(one.moved, region);
     if (is_floating(type) && size_of(one.sent) < size_of(type)) value = converted(value, one.sent);
-    const reshard_plan plan = plan_reshard(mesh_, whole.shape, result_.code[value].type, made_layout(value).placement,
+    const reshard_plan plan = plan_reshard(mesh_, whole.shape, now(value).type, made_layout(value).placement,
                                            whole.placement, collective_latency);
     for (int s = 0; s < plan.count; ++s) {
-      instruction made = builder::make(op_of(plan.step[s].kind), result_.code[value].type, extents{}, value);
+      instruction made = builder::make(op_of(plan.step[s].kind), now(value).type, extents{}, value);
       set_attributes(made, collective_attributes{.axes = plan.step[s].axes, .combine = one.combine});
       value = append(made, whole.shape, plan.step[s].after);
     }
     if (const int init = g_[one.carry].operand[0]; one.is_laid_out_anew && !all_.is_nothing(init)) {
-      const int begun = converted(number_[init], type);
+      const int begun = converted(init, type);
       value = append_like(begun, builder::make(ops::add, type, extents{}, begun, converted(value, type)));
     }
-    number_[id] = converted(value, g_[id].type);
-    result_.code[number_[id]].label = label;
+    const int made = converted(value, g_[id].type);
+    edit_[made].label = label;
+    edit_.replace(id, made);
   }
 
   const mesh_shape& mesh_;
   graph_view g_;
   const loop_accumulations& all_;
-  graph result_;
-  list<int> number_;
+  graph_editor edit_;
   /// The values that carries of accumulations start with; empty as long as there are none.
   list<int> started_;
   struct first_along {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/base/light_std/extremes.hpp>
+#include <espalier/tensor/core/graph/editor.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/partition/machine.hpp>
 #include <espalier/tensor/core/partition/messages.hpp>
@@ -16,9 +17,7 @@ namespace detail {
 /// Finds rows that one device of a group has and all others lack, and has it send them.
 class owner_sending {
  public:
-  constexpr owner_sending(const mesh_shape& mesh, graph_view g) : mesh_(mesh), g_(g), number_(g.size, -1) {
-    copy_tables(result_, g_);
-  }
+  constexpr owner_sending(const mesh_shape& mesh, graph_view g) : mesh_(mesh), g_(g), edit_(g) {}
 
   /// Whether a program has rows that may be sent so.
   [[nodiscard]] static constexpr bool are_possible(graph_view g) {
@@ -51,12 +50,12 @@ class owner_sending {
     for (int id = 0; id < g_.size; ++id) {
       if (is_dropped(id)) continue;
       if (rows[id].source < 0) {
-        number_[id] = result_.code.push_back(renumbered(id));
+        edit_.place(id);
       } else {
         send(id, rows[id]);
       }
     }
-    return static_cast<graph&&>(result_);
+    return edit_.finish();
   }
 
  private:
@@ -168,31 +167,26 @@ class owner_sending {
   }
   [[nodiscard]] constexpr bool is_dropped(int id) const { return dropped_[id]; }
 
-  [[nodiscard]] constexpr instruction renumbered(int id) {
-    instruction i = g_[id];
-    renumber(i, number_, result_.further.data());
-    return i;
-  }
   constexpr int append_at(int id, instruction made, const extents& shape, const sharding& placement) {
     made.shape = local_shape(mesh_, shape, placement);
-    made.annotation = result_.annotations.push_back({shape, placement});
+    made.annotation = edit_.annotate({shape, placement});
     made.origin = g_[id].origin;
     made.where = g_[id].where;
-    made.region = g_[id].region < 0 ? -1 : number_[g_[id].region];
-    return result_.code.push_back(made);
+    made.region = g_[id].region;
+    return edit_.append(made);
   }
   constexpr void send(int id, const row& one) {
     const layout& all = layout_of(one.source);
     int value = -1;
     int number = -1;
     if (one.number >= 0) {
-      value = number_[g_[id].operand[0]];
-      number = number_[one.number];
+      value = g_[id].operand[0];
+      number = one.number;
     } else {
       instruction start = builder::make(ops::constant, dtype::i32, extents{});
       start.scalar = static_cast<double>(one.known);
       number = append_at(id, start, extents{}, sharding::whole(0));
-      instruction slice = builder::make(ops::dynamic_slice, g_[id].type, extents{}, number_[one.source], number);
+      instruction slice = builder::make(ops::dynamic_slice, g_[id].type, extents{}, one.source, number);
       set_attributes(slice, dynamic_slice_attributes{.dim = one.dim, .extent = all.shape[one.dim], .size = 1});
       sharding partial = layout_of(id).placement;
       partial.unreduced = one.axes;
@@ -202,16 +196,16 @@ class owner_sending {
     set_attributes(sent, owner_attributes{.axes = one.axes,
                                           .rows = local_extent(mesh_, all.shape[one.dim], all.placement.dim[one.dim]),
                                           .extent = all.shape[one.dim]});
-    number_[id] = append_at(id, sent, layout_of(id).shape, layout_of(id).placement);
-    result_.code[number_[id]].label = g_[id].label;
+    const int made = append_at(id, sent, layout_of(id).shape, layout_of(id).placement);
+    edit_[made].label = g_[id].label;
+    edit_.replace(id, made);
   }
 
   const mesh_shape& mesh_;
   graph_view g_;
-  list<int> number_;
+  graph_editor edit_;
   list<int> readers_;
   list<bool> dropped_;
-  graph result_;
 };
 
 }  // namespace detail

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/graph/editor.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 
 #include <cstdint>
@@ -40,28 +40,25 @@ constexpr void reduce_by_rows(graph& g) {
   int first = 0;
   while (first < from.size && !detail::reduces_by_rows(from, first)) ++first;
   if (first == from.size) return;
-  graph made;
-  detail::copy_tables(made, from);
-  made.code.reserve(from.size + 8);
-  detail::list<int> number(from.size, -1);
+  graph_editor edit(from);
   for (int id = 0; id < from.size; ++id) {
-    instruction i = from[id];
-    renumber(i, number, made.further.data());
     if (detail::reduces_by_rows(from, id)) {
       const extents& shape = from.operand(id, 0).shape;
-      const auto [dims, kind] = attributes_of<reduction_attributes>(i);
-      instruction rows = i;
+      const auto [dims, kind] = attributes_of<reduction_attributes>(from[id]);
+      instruction rows = from[id];
       rows.label = nullptr;
-      if (kind == reduction::sum) rows.type = facts_of(i.type).accumulate;
+      if (kind == reduction::sum) rows.type = facts_of(rows.type).accumulate;
       rows.shape = detail::reduced_shape(shape, std::int64_t{1} << (shape.rank - 1), false);
       set_attributes(rows, reduction_attributes{std::int64_t{1} << (shape.rank - 1), kind});
       // All rows of the buffer are read, also those that a mask has made.
-      rows.annotation = made.annotations.push_back({rows.shape, sharding::whole(rows.shape.rank)});
-      i.operand[0] = made.code.push_back(rows);
-      set_attributes(i, reduction_attributes{dims >> 1, kind});
+      rows.annotation = edit.annotate({rows.shape, sharding::whole(rows.shape.rank)});
+      const int of_rows = edit.append(rows);
+      edit[id].operand[0] = of_rows;
+      set_attributes(edit[id], reduction_attributes{dims >> 1, kind});
     }
-    number[id] = made.code.push_back(i);
+    edit.place(id);
   }
+  graph made = edit.finish();
   g = static_cast<graph&&>(made);
 }
 

@@ -193,7 +193,7 @@ class row_recomputation {
   }
 
   /// Masks and scores, if nothing reads them any more.
-  [[nodiscard]] static constexpr bool may_go(const instruction& i) {
+  [[nodiscard]] static constexpr bool may_go(const instruction& i, const instruction*) {
     const fusion fuse = i.op->fuse;
     return fuse == fusion::elementwise || fuse == fusion::broadcast || fuse == fusion::source ||
            fuse == fusion::reduction || i.op->facts.contracts;
