@@ -7,6 +7,7 @@
 #include <espalier/tensor/core/partition/memory.hpp>
 #include <espalier/tensor/core/partition/pass_chunks.hpp>
 #include <espalier/tensor/core/partition/row_regions.hpp>
+#include <espalier/tensor/core/partition/scaled_operands.hpp>
 #include <espalier/tensor/core/partition/scheduler.hpp>
 
 namespace espalier {
@@ -206,6 +207,7 @@ template <class Mesh, const auto& Program> struct planned {
   static constexpr fixed_schedule<size> scheduled = [] {
     schedule made = scheduler(Program, placed<cut::count - 1>::value).finish();
     form_row_regions(Program, made);
+    scale_where_read(Program, made);
     return freeze_schedule<size>(made);
   }();
 

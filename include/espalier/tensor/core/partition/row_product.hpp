@@ -20,6 +20,14 @@ enum class row_role : std::uint8_t {
   sums,
 };
 
+/// What a product multiplies the elements of an operand with, or divides them by, before it computes with them: rounded
+/// as a value of the operand's type would be.
+struct operand_scale {
+  bool is_needed = false;
+  bool divides = false;
+  double number = 1;
+};
+
 /// A product as one of matrices, an item after the other, that may be computed for a few rows of scores at a time.
 /// Strides are in elements.
 struct row_product {
@@ -40,6 +48,8 @@ struct row_product {
   /// 0 where items share what they read or sum up.
   std::int64_t x_item[max_rank]{};
   std::int64_t y_item[max_rank]{};
+  /// Of the operands.
+  operand_scale scale[2]{};
 
   /// Neighbouring items that read and sum up the same y.
   [[nodiscard]] constexpr std::int64_t items_of_y() const {

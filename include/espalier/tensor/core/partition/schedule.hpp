@@ -33,6 +33,9 @@ struct launch {
   /// which of its tensors has the scores: 0 and 1 are operands, 2 is the result.
   int region_end = -1;
   int scores = -1;
+  /// What such a product reads instead of an operand that it scales where it reads it (partition/scaled_operands.hpp),
+  /// or -1.
+  int unscaled[2]{-1, -1};
 };
 
 /// The role of a value in a fused chain over `space`.

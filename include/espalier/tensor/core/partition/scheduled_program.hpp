@@ -29,7 +29,10 @@ struct scheduled_program {
     } else if (at >= 0) {
       // A result's second operand only names the argument whose place it takes.
       const int read_operands = structure_of(i) == structure::result ? 1 : i.operand_count;
-      for (int k = 0; k < read_operands; ++k) f(g.operand_at(i, k), id, at);
+      for (int k = 0; k < read_operands; ++k) {
+        const int unscaled = k < 2 ? s.launches[at].unscaled[k] : -1;
+        f(unscaled >= 0 ? unscaled : g.operand_at(i, k), id, at);
+      }
     }
   }
 

@@ -207,7 +207,9 @@ class item_executor final : public device_executor<Communicator, Kernels> {
       }
       if (static_cast<int>(n) < begin && m.product->plan.role == row_role::sums) continue;
       const int id = t_.order[t_.launches[m.launch].first];
-      for (int k = 0; k < 2; ++k) call.operand[k] = at(t_.code[id].operand[k]);
+      const launch& product = t_.launches[m.launch];
+      for (int k = 0; k < 2; ++k)
+        call.operand[k] = at(product.unscaled[k] >= 0 ? product.unscaled[k] : t_.code[id].operand[k]);
       call.result = at(id);
       call.lower_triangle = triangles && m.follows_mask;
       call.keys = call.lower_triangle ? seen : r.keys;

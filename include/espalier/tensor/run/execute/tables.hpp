@@ -131,10 +131,23 @@ template <class Program, int Kind> struct lifted_launch {
   static constexpr std::int64_t scratch_bytes = kernels::kernel<op>::scratch_bytes(key);
 };
 
+/// A product in a row region, with the scales of its operands.
+template <class Program, int Launch> struct lifted_row_product {
+  static constexpr const launch& product = Program::plan.launches[Launch];
+  static constexpr int id = kernel_kinds<Program>::instruction_of(Launch);
+  static constexpr kernels::kernel_key key = key_of(Program::code, id);
+  static constexpr kernels::row_kernel value = [] {
+    kernels::row_kernel made = row_kernel_of<key, product.scores>::value;
+    for (int k = 0; k < 2; ++k) {
+      if (product.unscaled[k] >= 0)
+        made.plan.scale[k] = scaled_value_of(Program::code, Program::code.code[id].operand[k]).by;
+    }
+    return made;
+  }();
+};
 template <class Program, int Launch> [[nodiscard]] constexpr const kernels::row_kernel* row_kernel_at() {
   if constexpr (Program::plan.launches[Launch].scores >= 0) {
-    constexpr kernels::kernel_key key = key_of(Program::code, kernel_kinds<Program>::instruction_of(Launch));
-    return &row_kernel_of<key, Program::plan.launches[Launch].scores>::value;
+    return &lifted_row_product<Program, Launch>::value;
   } else {
     return nullptr;
   }

@@ -147,12 +147,14 @@ template <class T, class S, class X, class Y> class row_multiplication {
                panels + f * padded + k * depth);
         }
       }
+      scale<Y>(p_.y, panels, padded * p_.features);
     }
     S* const to = static_cast<S*>(call_.result) + scores_at_;
     for (std::int64_t f = 0; f < p_.features; f += sizes::depth) {
       const std::int64_t depth = depth_at(f);
       for (std::int64_t i = 0; i < call_.rows; ++i) {
         copy_row(x() + i * p_.x_row + f * p_.x_feature, p_.x_feature, depth, strip + i * sizes::depth);
+        scale<X>(p_.x, strip + i * sizes::depth, depth);
       }
       for (std::int64_t k = 0; k < call_.keys; k += sizes::columns) {
         for (std::int64_t i = first_strip_with(k); i < call_.rows; i += sizes::rows) {
@@ -173,6 +175,7 @@ template <class T, class S, class X, class Y> class row_multiplication {
       for (std::int64_t f = 0; f < p_.features; f += sizes::columns) {
         pack(y() + f * p_.y_feature, p_.keys, p_.y_key, columns_at(f, p_.features), p_.y_feature, panels + f * p_.keys);
       }
+      scale<Y>(p_.y, panels, p_.keys * whole_tiles(p_.features));
     }
     X* const to = static_cast<X*>(call_.result) + x_at_;
     for (std::int64_t k = 0; k < call_.keys; k += sizes::depth) {
@@ -207,6 +210,7 @@ template <class T, class S, class X, class Y> class row_multiplication {
       pack(x() + f * p_.x_feature, call_.rows, p_.x_row, columns_at(f, p_.features), p_.x_feature,
            panels + f * call_.rows);
     }
+    scale<X>(p_.x, panels, call_.rows * whole_tiles(p_.features));
     const T* from = nullptr;
     if constexpr (is_plain<S>) {
       from = scores();
@@ -345,6 +349,19 @@ template <class T, class S, class X, class Y> class row_multiplication {
       }
     } else {
       for (std::int64_t p = 0; p < count; ++p) to[p] = element_cast<T>(from[p * step]);
+    }
+  }
+  /// Scales what has been read of an operand of type `From`, in place.
+  template <class From> void scale(int operand, T* at, std::int64_t count) const {
+    const operand_scale& by = p_.scale[operand];
+    if (!by.is_needed) return;
+    using computed = computed_t<From>;
+    const auto number = static_cast<computed>(by.number);
+    const auto rounded = [](computed x) { return element_cast<T>(element_cast<From>(x)); };
+    if (by.divides) {
+      for (std::int64_t p = 0; p < count; ++p) at[p] = rounded(static_cast<computed>(at[p]) / number);
+    } else {
+      for (std::int64_t p = 0; p < count; ++p) at[p] = rounded(static_cast<computed>(at[p]) * number);
     }
   }
   template <class To> void store_row(const T* from, To* to) const {
