@@ -7,7 +7,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 // Queries, or keys, that are multiplied with a number before they meet: no scaled array is stored
@@ -103,46 +105,130 @@ template <int... Extents> using f64 = ep::f64<Extents...>;
 template <int... Extents> using f16 = ep::f16<Extents...>;
 template <int... Extents> using bf16 = ep::bf16<Extents...>;
 
-/// All of y and the gradients, as double: every element of the types has one of its own.
-template <class Program> std::vector<double> all_of() {
-  ep::world world(Program::mesh::value);
-  ep::runner<Program> run(world);
-  auto q = run.template argument<0>();
-  auto k = run.template argument<1>();
-  auto v = run.template argument<2>();
-  auto bias = run.template argument<3>();
-  int leaf = 0;
-  const auto fill = [&leaf](auto& array) {
-    using element = typename std::remove_reference_t<decltype(array)>::value_type;
-    const int way = ++leaf;
-    array.for_each([way](element& one, std::int64_t i) {
-      one =
-          static_cast<element>(static_cast<ep::computed_t<element>>(2 * std::sin(static_cast<double>(way * i % 1013))));
-    });
-  };
-  fill(q);
-  fill(k);
-  fill(v);
-  fill(bias);
-  const auto& results = run(q, k, v, bias);
-  std::vector<double> all;
-  const auto add = [&](const auto& array) {
-    for (const auto& one : ep::gather(world, array)) all.push_back(static_cast<double>(one));
-  };
-  add(results.template get<0>());
-  add(results.template get<1>().template get<0>());
-  add(results.template get<1>().template get<1>());
-  add(results.template get<1>().template get<2>());
-  return all;
+/// The operands that products of a program scale where they read them.
+template <class Program> constexpr int scaled_reads() {
+  int count = 0;
+  for (const ep::launch& u : Program::plan.launches) {
+    for (const int from : u.unscaled) count += from >= 0 ? 1 : 0;
+  }
+  return count;
 }
+
+/// All elements of results `Result`... of a run with some arguments, as double: every element of the types has one of
+/// its own.
+template <class Program, int... Result> class run_once {
+ public:
+  run_once() : world_(Program::mesh::value), run_(world_) {}
+
+  std::vector<double> operator()() {
+    return [&]<int... I>(std::integer_sequence<int, I...> /*all*/) {
+      auto arguments = std::make_tuple(run_.template argument<I>()...);
+      (fill(std::get<I>(arguments), I + 1), ...);
+      const auto& results = run_(std::get<I>(arguments)...);
+      if constexpr (requires { results.data(0); }) {
+        add(results);
+      } else {
+        (add(results.template get<Result>()), ...);
+      }
+      return all_;
+    }
+    (std::make_integer_sequence<int, Program::argument_count()>{});
+  }
+
+ private:
+  template <class Array> static void fill(Array& array, int leaf) {
+    using element = typename Array::value_type;
+    array.for_each([leaf](element& one, std::int64_t i) {
+      if constexpr (std::is_integral_v<element>) {
+        one = 100;
+      } else {
+        const double x = 2 * std::sin(static_cast<double>(leaf * i % 1013));
+        one = static_cast<element>(static_cast<ep::computed_t<element>>(x));
+      }
+    });
+  }
+  template <class Part> void add(const Part& part) {
+    if constexpr (requires { part.data(0); }) {
+      for (const auto& one : ep::gather(world_, part)) all_.push_back(static_cast<double>(one));
+    } else {
+      add(part.template get<0>());
+      add(part.template get<1>());
+      add(part.template get<2>());
+    }
+  }
+
+  ep::world world_;
+  ep::runner<Program> run_;
+  std::vector<double> all_;
+};
+
 /// Whether a program that stores no scaled array makes the same bits as one that does, since the array is a result.
 template <class On, template <int...> class T, scaled How> bool makes_same_bits() {
   using without = setting<On, T, How>;
   using with = setting<On, T, How, also::scaled_query>;
   // The result, and nothing else.
   STATIC_REQUIRE(with::program::peak_bytes_per_device() == without::program::peak_bytes_per_device() + with::array);
-  return all_of<typename without::program>() == all_of<typename with::program>();
+  STATIC_REQUIRE(scaled_reads<typename without::program>() == 3);
+  STATIC_REQUIRE(scaled_reads<typename with::program>() == 0);
+  return run_once<typename without::program, 0, 1>()() == run_once<typename with::program, 0, 1>()();
 }
+
+/// The queries are scaled, then changed where they are, and only then meet the keys. `Stored`: the scaled queries are a
+/// result.
+template <bool Stored> struct changed_between {
+  constexpr auto operator()(const auto& q, const auto& k, const auto& v, const auto& row, const auto& at) const {
+    const auto scaled = q * 0.35;
+    const auto changed = ep::dynamic_update_slice<1>(q, row, at);
+    const auto y =
+        ep::nn::attention_mix(ep::softmax<-1>(ep::nn::hide_future(ep::einsum<"bqhd,bkhd->bhqk">(scaled, k))), v);
+    if constexpr (Stored) {
+      return ep::results(changed, y, scaled);
+    } else {
+      return ep::results(changed, y);
+    }
+  }
+};
+template <bool Stored, class Mesh>
+using changed_between_program =
+    ep::program<Mesh, changed_between<Stored>, ep::donated<ep::f32<1, 512, 2, 8>>, ep::f32<1, 512, 2, 8>,
+                ep::f32<1, 512, 2, 8>, ep::f32<1, 1, 2, 8>, ep::i32<>>;
+
+/// The result takes the place of the queries, which the products read until the end.
+template <bool Stored> struct in_place_of_queries {
+  constexpr auto operator()(const auto& q, const auto& k, const auto& v) const {
+    const auto scaled = q / 3;
+    const auto y = ep::nn::attention_mix(ep::softmax<-1>(ep::einsum<"bqhd,bkhd->bhqk">(scaled, k)), v);
+    if constexpr (Stored) {
+      return ep::results(y, y * 2, scaled);
+    } else {
+      return ep::results(y, y * 2);
+    }
+  }
+};
+template <bool Stored, class Mesh>
+using in_place_program = ep::program<Mesh, in_place_of_queries<Stored>, ep::donated<ep::f32<1, 512, 2, 8>>,
+                                     ep::f32<1, 512, 2, 8>, ep::f32<1, 512, 2, 8>>;
+
+/// A loop's state is queries, and changes. `Stored`: the sum of the scaled ones needs them in a chain.
+template <bool Stored> struct looped {
+  constexpr auto operator()(const auto& start, const auto& k, const auto& v, const auto& shifts) const {
+    const auto step = [&](const auto& state, const auto& shift) {
+      const auto scaled = state * 0.35;
+      const auto y =
+          ep::nn::attention_mix(ep::softmax<-1>(ep::nn::hide_future(ep::einsum<"bqhd,bkhd->bhqk">(scaled, k))), v);
+      const auto next = state * 0.75 + y * shift;
+      if constexpr (Stored) {
+        return ep::results(next, ep::sum(scaled));
+      } else {
+        return next;
+      }
+    };
+    return ep::scan(step, start, shifts);
+  }
+};
+template <bool Stored, class Mesh>
+using looped_program = ep::program<Mesh, looped<Stored>, ep::f64<1, 512, 2, 8>, ep::f64<1, 512, 2, 8>,
+                                   ep::f64<1, 512, 2, 8>, ep::f64<3, 8>>;
 
 }  // namespace
 
@@ -204,4 +290,27 @@ TEST_CASE("what is scaled where it is read has the bits of what is stored", "[ex
   CHECK(makes_same_bits<on<1, 1>, bf16, scaled::query_divided>());
   CHECK(makes_same_bits<on<1, 2>, bf16, scaled::query_rounded_once>());
   CHECK(makes_same_bits<on<2, 2>, f16, scaled::query_divided>());
+}
+
+TEST_CASE("queries whose place something else takes are read as they were", "[execute]") {
+  using one = ep::mesh<>;
+  STATIC_REQUIRE(scaled_reads<changed_between_program<false, one>>() == 1);
+  STATIC_REQUIRE(scaled_reads<changed_between_program<true, one>>() == 0);
+  const auto changed = run_once<changed_between_program<false, one>, 0, 1>()();
+  CHECK(changed == run_once<changed_between_program<true, one>, 0, 1>()());
+  STATIC_REQUIRE(scaled_reads<in_place_program<false, one>>() == 1);
+  STATIC_REQUIRE(scaled_reads<in_place_program<true, one>>() == 0);
+  const auto replaced = run_once<in_place_program<false, one>, 0, 1>()();
+  CHECK(replaced == run_once<in_place_program<true, one>, 0, 1>()());
+}
+
+TEST_CASE("queries that are the state of a loop", "[execute]") {
+  using one = ep::mesh<>;
+  STATIC_REQUIRE(scaled_reads<looped_program<false, one>>() == 1);
+  STATIC_REQUIRE(scaled_reads<looped_program<true, one>>() == 0);
+  constexpr std::int64_t array = 512 * 2 * 8 * 8;
+  STATIC_REQUIRE(looped_program<false, one>::arena_bytes() + array <= looped_program<true, one>::arena_bytes());
+  const auto without = run_once<looped_program<false, one>, 0>()();
+  REQUIRE(without.size() == 512 * 2 * 8);
+  CHECK(without == run_once<looped_program<true, one>, 0>()());
 }

@@ -204,12 +204,22 @@ template <class Mesh, const auto& Program> struct planned {
     return work.template save<size>();
   }
   template <int Chunk> struct placed { static constexpr schedule_progress<size> value = run_chunk<Chunk>(); };
-  static constexpr fixed_schedule<size> scheduled = [] {
+  static constexpr fixed_schedule<size> with_regions = [] {
     schedule made = scheduler(Program, placed<cut::count - 1>::value).finish();
     form_row_regions(Program, made);
-    scale_where_read(Program, made);
     return freeze_schedule<size>(made);
   }();
+  /// Most programs have no row regions: nothing more is to be done.
+  static constexpr bool has_regions = has_row_regions(with_regions);
+  template <bool HasRegions> struct finished {
+    static constexpr fixed_schedule<size> value = scale_where_read(Program, with_regions);
+  };
+  template <bool HasRegions>
+    requires(!HasRegions)
+  struct finished<HasRegions> {
+    static constexpr const fixed_schedule<size>& value = with_regions;
+  };
+  static constexpr const fixed_schedule<size>& scheduled = finished<has_regions>::value;
 
   static constexpr fixed_outline<size> outline = freeze_outline<size>(outline_memory(Mesh::value, Program, scheduled));
   static constexpr int launch_count = scheduled.launch_count;

@@ -274,6 +274,13 @@ class row_region_finder {
   list<bool> inside_;
 };
 
+[[nodiscard]] constexpr bool has_row_regions(const schedule_view& s) {
+  for (int u = 0; u < s.launch_count; ++u) {
+    if (s.launches[u].region_end >= 0) return true;
+  }
+  return false;
+}
+
 /// Forms the row regions of a schedule. Most programs have none, and pay a look at each of their products.
 constexpr void form_row_regions(graph_view g, schedule& s) { row_region_finder(g, s).run(); }
 

@@ -48,9 +48,9 @@ struct scaled_value {
 
 /// Lets the products of row regions scale what they read, where nothing else reads the scaled values: these are not
 /// computed any more.
-class operand_scaler {
+template <int Instructions> class operand_scaler {
  public:
-  constexpr operand_scaler(graph_view g, schedule& s) : g_(g), s_(s) {}
+  constexpr operand_scaler(graph_view g, fixed_schedule<Instructions>& s) : g_(g), s_(s) {}
 
   constexpr void run() {
     find_reads();
@@ -72,7 +72,7 @@ class operand_scaler {
   };
 
   constexpr void find_reads() {
-    for (int u = 0; u < s_.launches.size(); ++u) {
+    for (int u = 0; u < s_.launch_count; ++u) {
       if (s_.launches[u].scores < 0) continue;
       const int product = s_.order[s_.launches[u].first];
       for (int k = 0; k < 2; ++k) {
@@ -119,10 +119,10 @@ class operand_scaler {
     }
   }
   constexpr void remove() {
-    list<launch> launches;
     list<int> order;
-    list<int> number(s_.launches.size(), -1);
-    for (int u = 0; u < s_.launches.size(); ++u) {
+    list<int> number(s_.launch_count, -1);
+    int launches = 0;
+    for (int u = 0; u < s_.launch_count; ++u) {
       launch left = s_.launches[u];
       left.first = order.size();
       for (int n = 0; n < left.count; ++n) {
@@ -130,30 +130,37 @@ class operand_scaler {
         if (!is_gone_[id]) order.push_back(id);
       }
       left.count = order.size() - left.first;
-      if (left.count > 0) number[u] = launches.push_back(left);
+      if (left.count == 0) continue;
+      number[u] = launches;
+      s_.launches[launches++] = left;
     }
-    for (launch& one : launches) {
-      if (one.region_end >= 0) one.region_end = number[one.region_end];
+    for (int u = 0; u < launches; ++u) {
+      int& end = s_.launches[u].region_end;
+      if (end >= 0) end = number[end];
     }
+    s_.launch_count = launches;
+    s_.ordered_count = order.size();
+    for (int n = 0; n < order.size(); ++n) s_.order[n] = order[n];
     for (int id = 0; id < g_.size; ++id) {
       if (is_gone_[id]) s_.stored[id] = false;
       int& of = s_.launch_of[id];
       if (of >= 0) of = is_gone_[id] ? -1 : number[of];
     }
-    s_.launches = static_cast<list<launch>&&>(launches);
-    s_.order = static_cast<list<int>&&>(order);
   }
 
   graph_view g_;
-  schedule& s_;
+  fixed_schedule<Instructions>& s_;
   list<read> reads_;
   /// Of a value: no launch computes it any more.
   list<bool> is_gone_;
 };
 
+/// The same schedule, in which the products of row regions scale what they read.
 /// @pre the schedule has its row regions
-constexpr void scale_where_read(graph_view g, schedule& s) {
-  if (!s.in_rows.empty()) operand_scaler(g, s).run();
+template <int Instructions>
+[[nodiscard]] constexpr fixed_schedule<Instructions> scale_where_read(graph_view g, fixed_schedule<Instructions> s) {
+  operand_scaler(g, s).run();
+  return s;
 }
 
 }  // namespace espalier::detail
