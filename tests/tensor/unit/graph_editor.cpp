@@ -12,11 +12,11 @@ using namespace espalier;
 
 constexpr extents pair_shape{1, {2}};
 
-/// %0 = x, %1 = exp %0, %2 = neg %1, %3 = result %2.
+/// %0 = argument, %1 = exp %0, %2 = neg %1, %3 = result %2.
 graph three_steps() {
   builder b;
-  const int x = emit::argument(b, dtype::f64, pair_shape, 0);
-  const int raised = b.append(ops::exp, dtype::f64, pair_shape, x);
+  const int first = emit::argument(b, dtype::f64, pair_shape, 0);
+  const int raised = b.append(ops::exp, dtype::f64, pair_shape, first);
   const int negated = emit::negate(b, raised);
   emit::result(b, negated, 0);
   return b.result();
@@ -84,18 +84,18 @@ TEST_CASE("what replaces a value may have been replaced before or after it") {
 
 TEST_CASE("what moves past others takes its operands along, and what is left out leaves no gap") {
   builder b;
-  const int x = emit::argument(b, dtype::f64, pair_shape, 0);
-  const int unread = b.append(ops::exp, dtype::f64, pair_shape, x);
+  const int first = emit::argument(b, dtype::f64, pair_shape, 0);
+  const int unread = b.append(ops::exp, dtype::f64, pair_shape, first);
   const int begin = b.append(ops::region_begin, dtype::f64, extents{});
   b.region = begin;
-  const int inner = b.append(ops::tanh, dtype::f64, pair_shape, x);
+  const int inner = b.append(ops::tanh, dtype::f64, pair_shape, first);
   b.region = -1;
-  const int outer = emit::negate(b, x);
+  const int outer = emit::negate(b, first);
   const int sum = emit::add(b, inner, outer);
   emit::result(b, sum, 0);
 
   graph_editor edit(b.result());
-  for (const int id : {x, outer, begin, inner, sum, 6}) edit.place(id);
+  for (const int id : {first, outer, begin, inner, sum, 6}) edit.place(id);
   edit.drop_unread([](const instruction& i, const instruction*) { return i.op->fuse == fusion::elementwise; });
   const graph made = edit.finish();
   REQUIRE(made.code.size() == 6);
