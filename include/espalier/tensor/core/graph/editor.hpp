@@ -52,7 +52,8 @@ class graph_editor {
     return id;
   }
   /// A new instruction, which runs after all that are placed. Operands and region are named by their ids.
-  constexpr int append(const instruction& i) { return place(now_.code.push_back(i)); }
+  /// @param i by value: it may be one of this editor's, whose list grows
+  constexpr int append(instruction i) { return place(now_.code.push_back(i)); }
 
   /// Whoever reads value `id`, or belongs to the region that begins there, has `by` instead.
   /// @pre `by` does not follow from `id`
