@@ -139,10 +139,10 @@ template <class Program, int... Result> class run_once {
   template <class Array> static void fill(Array& array, int leaf) {
     using element = typename Array::value_type;
     array.for_each([leaf](element& one, std::int64_t i) {
+      [[maybe_unused]] const double x = 2 * std::sin(static_cast<double>(leaf * i % 1013));
       if constexpr (std::is_integral_v<element>) {
         one = 100;
       } else {
-        const double x = 2 * std::sin(static_cast<double>(leaf * i % 1013));
         one = static_cast<element>(static_cast<ep::computed_t<element>>(x));
       }
     });
