@@ -16,9 +16,7 @@ namespace espalier {
 class graph_editor {
  public:
   constexpr graph_editor() = default;
-  explicit constexpr graph_editor(graph_view g) : source_size_(g.size) {
-    now_.code = detail::list<instruction>(g.code, g.size, g.size + g.size / 8 + 16);
-    detail::copy_tables(now_, g);
+  explicit constexpr graph_editor(graph_view g) : now_(detail::copy_of(g, g.size / 8 + 16)), source_size_(g.size) {
     order_.reserve(g.size + g.size / 8 + 16);
   }
   explicit constexpr graph_editor(graph&& g) : now_(static_cast<graph&&>(g)), source_size_(now_.code.size()) {
@@ -36,10 +34,8 @@ class graph_editor {
     return i.operand_at(k, now_.further.data());
   }
   [[nodiscard]] constexpr int& operand_at(instruction& i, int k) { return i.operand_at(k, now_.further.data()); }
-  [[nodiscard]] constexpr graph_view view() const { return now_; }
   /// All instructions, placed or not: what is appended there is a new one that is not placed.
   [[nodiscard]] constexpr graph& now() { return now_; }
-  [[nodiscard]] constexpr layout& annotation(int at) { return now_.annotations[at]; }
   [[nodiscard]] constexpr const layout& annotation(int at) const { return now_.annotations[at]; }
   constexpr int annotate(const layout& placed) { return now_.annotations.push_back(placed); }
 

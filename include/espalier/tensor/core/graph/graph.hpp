@@ -111,6 +111,14 @@ constexpr void copy_tables(graph& to, graph_view from) {
   for (int i = 0; i < from.further_count; ++i) to.further.push_back(from.further[i]);
 }
 
+/// The same graph in lists of its own, with room for `more` instructions.
+[[nodiscard]] constexpr graph copy_of(graph_view g, int more = 0) {
+  graph made;
+  made.code = list<instruction>(g.code, g.size, g.size + more);
+  copy_tables(made, g);
+  return made;
+}
+
 /// Names the operands and the region of an instruction by their numbers in the graph that is being made.
 /// @param further the table of that graph: renumbered in place
 constexpr void renumber(instruction& i, const list<int>& number, int* further) {

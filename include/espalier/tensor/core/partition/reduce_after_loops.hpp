@@ -272,10 +272,7 @@ class reduction_after_loops {
     result = detail::reduction_after_loops(mesh, now, all).run();
     is_first = false;
   }
-  if (is_first) {
-    detail::copy_tables(result, g);
-    for (int id = 0; id < g.size; ++id) result.code.push_back(g[id]);
-  }
+  if (is_first) return detail::copy_of(g);
   return result;
 }
 

@@ -124,16 +124,12 @@ template <class Program, int Id> struct without_line {
   struct source {
     [[nodiscard]] static constexpr graph make() {
       const graph_view traced = Program::traced;
-      graph result;
-      copy_tables(result, traced);
-      result.code.reserve(traced.size);
-      for (int id = 0; id < traced.size; ++id) {
-        instruction i = traced[id];
+      graph result = copy_of(traced);
+      for (instruction& i : result.code) {
         if (is_users_annotation(i) && are_on_one_line(i.where, traced[Id].where)) {
           i.op = &ops::shard;
           i.annotation = result.annotations.push_back({i.shape, sharding::all_open(i.shape.rank)});
         }
-        result.code.push_back(i);
       }
       return result;
     }

@@ -27,13 +27,8 @@ struct pass_graph {
 
 /// The graph with a layout for every value.
 [[nodiscard]] inline graph with_layouts(graph_view g, const sharding* of) {
-  graph result;
-  copy_tables(result, g);
-  result.code.reserve(g.size);
-  for (int id = 0; id < g.size; ++id) {
-    result.code.push_back(g[id]);
-    result.code[id].annotation = result.annotations.push_back({g[id].shape, of[id]});
-  }
+  graph result = copy_of(g);
+  for (int id = 0; id < g.size; ++id) result.code[id].annotation = result.annotations.push_back({g[id].shape, of[id]});
   return result;
 }
 

@@ -159,10 +159,7 @@ struct axis_cut {
 }
 /// A graph, with annotations that name sub-axes in the place of axes.
 [[nodiscard]] constexpr graph on_sub_axes(graph_view g, const axis_parts& sub_axes) {
-  graph result;
-  detail::copy_tables(result, g);
-  result.code.reserve(g.size);
-  for (int id = 0; id < g.size; ++id) result.code.push_back(g[id]);
+  graph result = detail::copy_of(g);
   for (layout& one : result.annotations) one.placement = on_sub_axes(one.placement, sub_axes);
   return result;
 }

@@ -119,14 +119,6 @@ class layout_alternatives {
   }
 
  private:
-  [[nodiscard]] static graph copy_of(graph_view g) {
-    graph result;
-    copy_tables(result, g);
-    result.code.reserve(g.size);
-    for (int id = 0; id < g.size; ++id) result.code.push_back(g[id]);
-    return result;
-  }
-
   /// The price of a program that the passes complete and partition.
   /// @param layouts where the layouts of its values go, or null
   /// @param peak where the bytes that a device needs go, or null

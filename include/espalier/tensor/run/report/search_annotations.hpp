@@ -273,10 +273,7 @@ class annotation_search {
   [[nodiscard]] bool has_budget() const { return tried_ < settings_.most_tried; }
 
   [[nodiscard]] graph annotated(const choices& chosen) const {
-    graph result;
-    copy_tables(result, traced_);
-    result.code.reserve(traced_.size);
-    for (int id = 0; id < traced_.size; ++id) result.code.push_back(traced_[id]);
+    graph result = copy_of(traced_);
     for (std::size_t n = 0; n < groups_.size(); ++n) {
       if (chosen[n] == 0) continue;
       for (const int id : groups_[n].members) {
