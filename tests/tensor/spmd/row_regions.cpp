@@ -168,6 +168,16 @@ TEST_CASE("sizes that are no multiples of a tile, shared keys and a bias", "[exe
   CHECK(uneven::worst() < 1e-12);
 }
 
+TEST_CASE("short rows, of which a block of a chain is several, and which are no multiple of it", "[execute]") {
+  // Three rows of 320 keys are a block.
+  using three = setting<on<1, 1>, mask::none, false, f64, 1, 1024, 320, 1, 1, 8>;
+  STATIC_REQUIRE(launches_in_regions<three::program>() == 3 + 7);
+  CHECK(three::worst() < 1e-12);
+  using seven = setting<on<1, 2>, mask::none, true, f32, 2, 2050, 143, 2, 1, 5>;
+  STATIC_REQUIRE(launches_in_regions<seven::program>() == 3 + 7);
+  CHECK(seven::worst() < 2e-5);
+}
+
 TEST_CASE("rows that see nothing, in a row region, spread over all keys", "[execute]") {
   using padded = setting<on<1, 1>, mask::padded, false, f64, 2, 512, 512, 2, 1, 8>;
   STATIC_REQUIRE(launches_in_regions<padded::program>() == 3 + 7);

@@ -17,6 +17,8 @@ struct einsum_attributes {
   einsum_term left;
   einsum_term right;
   einsum_term result;
+  /// Of attention whose heads all have the same keys (program/lone_heads.hpp).
+  bool of_lone_head = false;
 };
 
 namespace detail {
@@ -24,7 +26,7 @@ namespace detail {
 /// One factor per letter: it passes when the result has it, and is summed over otherwise.
 [[nodiscard]] constexpr factor_rule einsum_factors(op_view v) {
   factor_rule rule;
-  const auto [left, right, result] = attributes_of<einsum_attributes>(v);
+  const auto [left, right, result, lone] = attributes_of<einsum_attributes>(v);
   for (int d = 0; d < v.self().shape.rank; ++d) rule.result[d] = factor_list(rule.add(v.self().shape[d]));
   const extents& a = v.operand(0).shape;
   for (int d = 0; d < a.rank; ++d) {
@@ -43,7 +45,7 @@ constexpr mapped_value map_einsum(map_context& c);
 
 /// Every element of the result as a sum over the contracted letters, in their order in the left operand.
 constexpr void evaluate_einsum(const evaluation& e) {
-  const auto [left, right, result] = attributes_of<einsum_attributes>(*e.self);
+  const auto [left, right, result, lone] = attributes_of<einsum_attributes>(*e.self);
   const einsum_term term[3]{left, right, result};
   std::int64_t extent[2 * max_rank]{};
   std::int64_t stride[3][2 * max_rank]{};
@@ -135,6 +137,22 @@ template <class Keep> constexpr int emit_operand(builder& b, int a, einsum_term&
   return sum_over(b, a, dims, type);
 }
 
+/// A transposed operand is read where it lies, with its letters in their order there.
+constexpr int read_through_transposes(const builder& b, int a, einsum_term& term) {
+  while (b[a].op == &ops::transpose && b[a].annotation < 0) {
+    const axis_list source = attributes_of<transpose_attributes>(b[a]).source;
+    einsum_term before;
+    for (int of_operand = 0; of_operand < source.size(); ++of_operand) {
+      for (int d = 0; d < source.size(); ++d) {
+        if (source[d] == of_operand) before.append(term[d]);
+      }
+    }
+    term = before;
+    a = b[a].operand[0];
+  }
+  return a;
+}
+
 /// The type of a sum that goes into a product of type `result`: nothing is rounded before the product is.
 [[nodiscard]] constexpr dtype term_type(dtype operand, dtype result) {
   return is_floating(result) && facts_of(operand).accumulate == dtype::f64 ? dtype::f64 : facts_of(result).accumulate;
@@ -154,7 +172,10 @@ constexpr int einsum(builder& b, int a, einsum_term from, einsum_term to, dtype 
 }
 
 /// Two operands, of one type or several. A letter that only one operand has, and not the result, is summed away first.
-constexpr int einsum(builder& b, int x, einsum_term left, int y, einsum_term right, einsum_term result, dtype type) {
+constexpr int einsum(builder& b, int x, einsum_term left, int y, einsum_term right, einsum_term result, dtype type,
+                     bool of_lone_head = false) {
+  x = detail::read_through_transposes(b, x, left);
+  y = detail::read_through_transposes(b, y, right);
   const einsum_term other = right;
   const int a = detail::emit_operand(b, x, left, detail::term_type(b[x].type, type),
                                      [&](char letter) { return result.contains(letter) || other.contains(letter); });
@@ -165,8 +186,8 @@ constexpr int einsum(builder& b, int x, einsum_term left, int y, einsum_term rig
     const int i = left.find(result[d]);
     shape.append(i >= 0 ? b[a].shape[i] : b[c].shape[right.find(result[d])]);
   }
-  return b.append(
-      with_attributes(builder::make(ops::einsum, type, shape, a, c), einsum_attributes{left, right, result}));
+  return b.append(with_attributes(builder::make(ops::einsum, type, shape, a, c),
+                                  einsum_attributes{left, right, result, of_lone_head}));
 }
 constexpr int einsum(builder& b, int x, einsum_term left, int y, einsum_term right, einsum_term result) {
   return einsum(b, x, left, y, right, result, b[x].type);
@@ -178,9 +199,9 @@ constexpr int einsum(builder& b, int x, einsum_term left, int y, einsum_term rig
 /// repeated along (there is none here: they were summed away before). It has the operand's type, whatever the
 /// product's.
 constexpr void detail::einsum_gradient(gradient_context& c) {
-  const auto [left, right, result] = attributes_of<einsum_attributes>(c);
-  c.give(0, emit::einsum(c.emit, c.cotangent, result, c.operand(1), right, left, c.emit[c.operand(0)].type));
-  c.give(1, emit::einsum(c.emit, c.operand(0), left, c.cotangent, result, right, c.emit[c.operand(1)].type));
+  const auto [left, right, result, lone] = attributes_of<einsum_attributes>(c);
+  c.give(0, emit::einsum(c.emit, c.cotangent, result, c.operand(1), right, left, c.emit[c.operand(0)].type, lone));
+  c.give(1, emit::einsum(c.emit, c.operand(0), left, c.cotangent, result, right, c.emit[c.operand(1)].type, lone));
 }
 
 namespace detail {
@@ -194,7 +215,7 @@ namespace detail {
 /// Lanes are one more letter, of the result and of the operands that differ from lane to lane. (An addend does.)
 constexpr mapped_value map_einsum(map_context& c) {
   instruction made = c.op().self();
-  auto [left, right, result] = attributes_of<einsum_attributes>(made);
+  auto [left, right, result, lone] = attributes_of<einsum_attributes>(made);
   char letter = 'a';
   while (left.contains(letter) || right.contains(letter) || result.contains(letter)) ++letter;
   const bool is_first = c.is_mapped(0) || !c.is_mapped(1);
@@ -204,7 +225,7 @@ constexpr mapped_value map_einsum(map_context& c) {
   if (c.is_mapped(1)) right = with_letter(letter, right);
   if (made.operand_count > 2) made.operand[2] = c.operand(2, 0);
   made.shape = with_dimension(made.shape, 0, c.lanes());
-  set_attributes(made, einsum_attributes{left, right, with_letter(letter, result)});
+  set_attributes(made, einsum_attributes{left, right, with_letter(letter, result), lone});
   return {c.emit().append(made), 0};
 }
 

@@ -44,6 +44,8 @@ struct row_product {
   std::int64_t y_key = 0;
   std::int64_t y_feature = 1;
   int item_dims = 0;
+  /// Items have a y of their own, some of them or all.
+  bool has_own_y = false;
   std::int64_t item_extent[max_rank]{};
   /// 0 where items share what they read or sum up.
   std::int64_t x_item[max_rank]{};
@@ -93,9 +95,8 @@ namespace detail {
   p.y_key = stride_in(p.y, key);
   p.item_dims = space.rank - 2;
   bool shared = false;
-  bool has_item = false;
   for (int d = p.item_dims - 1; d >= 0; --d) {
-    has_item = has_item || term[p.y].contains(square[d]);
+    p.has_own_y = p.has_own_y || term[p.y].contains(square[d]);
     p.item_extent[d] = space[d];
     p.x_item[d] = stride_in(p.x, square[d]);
     p.y_item[d] = stride_in(p.y, square[d]);
@@ -104,8 +105,9 @@ namespace detail {
     if (p.y == 2 && space[d] > 1 && p.y_item[d] != 0) shared = true;
     if (p.y == 2 && space[d] > 1 && p.y_item[d] == 0 && shared) return none;
   }
-  // A matrix of weights, which all rows of a batch have in common, is no y: it is better read once.
-  if (!has_item) return none;
+  // A matrix of weights, which all rows of a batch have in common, is no y: it is better read once. What tells the keys
+  // of a lone head from weights is around them (program/lone_heads.hpp).
+  if (!p.has_own_y && !terms.of_lone_head) return none;
   // The letters that the scores do not have, all of one stride.
   const einsum_term of_x = term[p.x];
   int found = 0;
@@ -138,14 +140,20 @@ inline constexpr std::int64_t least_scores = std::int64_t{1} << 18;
 [[nodiscard]] constexpr bool has_many_scores(const extents& space) {
   return space.rank >= 2 && space[space.rank - 2] * space[space.rank - 1] >= least_scores;
 }
+/// The scores of a lone head have at least so many elements for each that they come from: a layer of weights that makes
+/// its rows up to four times as wide, as in transformers, has less, of any number of rows.
+inline constexpr std::int64_t least_share_of_lone_head = 4;
+
 /// A product from which scores may come that are worked on a few rows at a time: they take more memory than what they
 /// come from.
 [[nodiscard]] constexpr bool makes_scores(graph_view g, int id) {
   const instruction& i = g[id];
   if (!i.op->facts.contracts || !is_floating(i.type) || !has_many_scores(i.shape)) return false;
   if (!is_floating(g.operand(id, 0).type) || !is_floating(g.operand(id, 1).type)) return false;
-  if (2 * (g.operand(id, 0).shape.elements() + g.operand(id, 1).shape.elements()) > i.shape.elements()) return false;
-  return row_product_of(g, id, 2).role == row_role::makes;
+  const std::int64_t read = g.operand(id, 0).shape.elements() + g.operand(id, 1).shape.elements();
+  if (2 * read > i.shape.elements()) return false;
+  const row_product p = row_product_of(g, id, 2);
+  return p.role == row_role::makes && (p.has_own_y || least_share_of_lone_head * read <= i.shape.elements());
 }
 
 /// Whether a value is of scores, or a number for each of their rows, and follows row by row from a product that makes

@@ -6,6 +6,7 @@
 #include <espalier/tensor/core/ops/scan.hpp>
 #include <espalier/tensor/core/partition/row_product.hpp>
 #include <espalier/tensor/core/program/hoist.hpp>
+#include <espalier/tensor/core/program/lone_heads.hpp>
 #include <espalier/tensor/core/program/repeat_widened.hpp>
 
 namespace espalier {
@@ -424,6 +425,7 @@ constexpr int pull_back(builder& b, const detail::list<cotangent_of>& seeds, con
                         int* gradients) {
   const int end = b.size();
   hoist(b.result().code, b.result().further.data(), b.region);
+  detail::mark_lone_heads(b, 0, end);
   detail::reverse_sweep sweep(b, end);
   for (int i = 0; i < count; ++i) sweep.want(wanted[i]);
   sweep.mark(0, end);
@@ -437,6 +439,7 @@ constexpr int pull_back(builder& b, const detail::list<cotangent_of>& seeds, con
 constexpr int pull_back_to(builder& b, int begin, const detail::list<cotangent_of>& seeds, const int* wanted, int count,
                            int* gradients) {
   const int end = b.size();
+  detail::mark_lone_heads(b, begin, end);
   detail::reverse_sweep sweep(b, end);
   for (int i = 0; i < count; ++i) sweep.want(wanted[i]);
   sweep.mark(begin, end);

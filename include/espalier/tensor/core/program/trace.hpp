@@ -199,6 +199,7 @@ template <class Mesh, class... Arguments> struct traced_call {
     } else if constexpr (returns_tensors<Out>()) {
       int results_made = 0;
       emit_results(b, out, arguments, results_made);
+      mark_lone_heads(b, 0, b.size());
       result.without_gradient = b.without_gradient;
       if (b.without_gradient >= 0) result.without_gradient_line = b[b.without_gradient].where;
       result.program = b.result();

@@ -89,11 +89,12 @@ template <class Kernels> class chain_runner {
       const std::int64_t triangle = side(u);
       if (triangle == 0) choose_streamed(chain, steps, least_passed_to_stream(chain));
       if (threads == 1) {
-        run_blocks(u, triangle, steps, 0, blocks, scratch);
+        run_blocks(u, triangle, steps, 0, chain.rows, scratch);
       } else {
         ESPALIER_OMP(parallel for num_threads(static_cast<int>(threads)) schedule(static))
         for (std::int64_t t = 0; t < threads; ++t) {
-          run_blocks(u, triangle, steps, blocks * t / threads, blocks * (t + 1) / threads, scratch + t * per_thread_);
+          run_blocks(u, triangle, steps, blocks * t / threads * chain.block_rows,
+                     smaller_of(blocks * (t + 1) / threads * chain.block_rows, chain.rows), scratch + t * per_thread_);
         }
       }
       again = triangle > 0 && spreads(u);
@@ -122,8 +123,9 @@ template <class Kernels> class chain_runner {
     return tail.is_taken;
   }
 
-  /// Runs rows [first, last), whole blocks, of the chain of launch `u` on the calling thread, which has number
-  /// `thread`. False if one of them turned out to be hidden entirely: to be run again, with all that was left out.
+  /// Runs rows [first, last), which no value repeats in the middle of a block (those of an item, or some of them), of
+  /// the chain of launch `u` on the calling thread, which has number `thread`. False if one of them turned out to be
+  /// hidden entirely: to be run again, with all that was left out.
   /// @pre nothing is accumulated over rows
   template <class Address, class Boxes>
   [[nodiscard]] bool run_rows(int u, std::int64_t first, std::int64_t last, int thread, char* scratch,
@@ -136,8 +138,7 @@ template <class Kernels> class chain_runner {
         run_cut_row(chain, steps, row, 1, scratch + thread * per_thread_);
       return true;
     }
-    return run_blocks(u, side(u), steps, first / chain.block_rows, last / chain.block_rows,
-                      scratch + thread * per_thread_);
+    return run_blocks(u, side(u), steps, first, last, scratch + thread * per_thread_);
   }
   /// The same of a chain in a row region, with lower triangles of this side, or 0. Zeros are written after what a row
   /// sees: up to where the rows after it end, or column `end`, or, if that is 0, to the end.
@@ -152,8 +153,7 @@ template <class Kernels> class chain_runner {
         run_cut_row(chain, steps, row, 1, scratch + thread * per_thread_);
       return true;
     }
-    return run_blocks(u, triangle, steps, first / chain.block_rows, last / chain.block_rows,
-                      scratch + thread * per_thread_, end);
+    return run_blocks(u, triangle, steps, first, last, scratch + thread * per_thread_, end);
   }
   /// Whether launch `u` is known to need lower triangles only, unless it meets a row that is hidden entirely.
   [[nodiscard]] std::int64_t possible_side(int u) const { return causal_.side(u); }
@@ -353,7 +353,8 @@ template <class Kernels> class chain_runner {
     return others;
   }
 
-  /// False, and nothing that counts, if a row of a lower triangle turns out to be hidden entirely.
+  /// Rows [first, last), a block after the other from the first on; the last block may be smaller. False, and nothing
+  /// that counts, if a row of a lower triangle turns out to be hidden entirely.
   bool run_blocks(int u, std::int64_t side, const step_type* steps, std::int64_t first, std::int64_t last,
                   char* scratch, std::int64_t end = 0) {
     const fused_chain& c = t_.chains[u];
@@ -362,15 +363,14 @@ template <class Kernels> class chain_runner {
     const std::int64_t lines = end > 0 ? 0 : lines_of_step(c, steps);
     const bool checks = finite_.is_on();
     bool streams = false;
-    for (std::int64_t b = first; b < last; ++b) {
-      const std::int64_t row = b * c.block_rows;
+    for (std::int64_t row = first; row < last; row += c.block_rows) {
       block_fetcher<step_type> following;
-      if (lines > 0 && b + 1 < last) {
-        const std::int64_t next = row + c.block_rows;
+      const std::int64_t next = row + c.block_rows;
+      if (lines > 0 && next < last) {
         following = block_fetcher<step_type>(c, steps, next, seen_columns(c, side, next));
       }
       kernels::block_call call;
-      call.rows = smaller_of(c.block_rows, c.rows - row);
+      call.rows = smaller_of(c.block_rows, last - row);
       call.columns = seen_columns(c, side, row);
       call.first_row = row;
       // No row of the block hides a column before its own.

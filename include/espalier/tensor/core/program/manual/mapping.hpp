@@ -591,7 +591,7 @@ class shard_mapping {
     if (count_of(lead_[left]) + terms.left.size() > max_rank || count_of(lead_[right]) + terms.right.size() > max_rank)
       return too_many(id, lead_[id]);
     const einsum_attributes mapped{with_letters(lead_[left], terms.left), with_letters(lead_[right], terms.right),
-                                   with_letters(lead_[id], terms.result)};
+                                   with_letters(lead_[id], terms.result), terms.of_lone_head};
     set(id,
         to_.append(with_attributes(builder::make(*i.op, i.type, with_lead(lead_[id], i.shape), id_[left], id_[right]),
                                    mapped)),

@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+// timeout: 300
+
+#include <espalier/tensor/core/nn/attention.hpp>
+#include <espalier/tensor/core/nn/losses.hpp>
+#include <support/plain_attention.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+namespace ep = espalier;
+using namespace testing::attention;
+
+namespace {
+
+template <int Queries, int Keys = 1> struct lone_on {
+  struct queries : ep::axis<"queries", Queries> {};
+  struct keys : ep::axis<"keys", Keys> {};
+  using mesh = ep::mesh<queries, keys>;
+};
+
+/// Attention of matrices: q [queries, features], k and v [keys, features], a bias [queries, keys].
+template <class On, mask Mask, bool Biased> struct lone_head {
+  constexpr auto operator()(const auto& query, const auto& key, const auto& value, const auto& bias) const {
+    const auto q = ep::shard<typename On::queries, ep::none>(query);
+    const auto k = ep::shard<typename On::keys, ep::none>(key);
+    const auto v = ep::shard<typename On::keys, ep::none>(value);
+    const auto products = ep::matmul(q, ep::transpose<1, 0>(k)) * 0.35;
+    const auto scores = [&] {
+      if constexpr (Biased) {
+        return products + bias;
+      } else {
+        return products;
+      }
+    }();
+    const auto seen = [&] {
+      if constexpr (Mask == mask::causal) {
+        return ep::nn::hide_future(scores);
+      } else {
+        return scores;
+      }
+    }();
+    return ep::shard<typename On::queries, ep::none>(ep::matmul(ep::softmax<-1>(seen), v));
+  }
+};
+/// Several heads that all have the same keys (multi-query attention) of one text: q [queries, heads, features].
+template <class On, mask Mask, bool Biased> struct shared_keys {
+  constexpr auto operator()(const auto& query, const auto& key, const auto& value, const auto& /*bias*/) const {
+    const auto q = ep::shard<typename On::queries, ep::none, ep::none>(query);
+    const auto scores = ep::einsum<"qhd,kd->hqk">(q, key) * 0.35;
+    return ep::einsum<"hqk,kd->qhd">(ep::softmax<-1>(ep::nn::hide_future(scores)), value);
+  }
+};
+template <class Attention> struct lone_gradients {
+  constexpr auto operator()(const auto& q, const auto& k, const auto& v, const auto& bias) const {
+    const auto loss = [](const auto& query, const auto& key, const auto& value, const auto& b) {
+      const auto y = Attention{}(query, key, value, b);
+      return ep::results(ep::sum(y * y * y), y);
+    };
+    const auto found = ep::value_and_grad<0, 1, 2>(loss)(q, k, v, bias);
+    return ep::results(found.value.template get<1>(), found.gradient);
+  }
+};
+template <class On, mask Mask, bool Biased, template <int...> class T, int Queries, int Keys, int Features>
+struct lone_setting {
+  using attention = lone_head<On, Mask, Biased>;
+  using bias = std::conditional_t<Biased, T<Queries, Keys>, T<1, 1>>;
+  using value =
+      ep::program<typename On::mesh, attention, T<Queries, Features>, T<Keys, Features>, T<Keys, Features>, bias>;
+  using program = ep::program<typename On::mesh, lone_gradients<attention>, T<Queries, Features>, T<Keys, Features>,
+                              T<Keys, Features>, bias>;
+  static double worst() { return worst_of<program>({1, Queries, Keys, 1, 1, Features}, Mask, Biased); }
+};
+
+template <int... Extents> using lone_f32 = ep::f32<Extents...>;
+template <int... Extents> using lone_f64 = ep::f64<Extents...>;
+template <int... Extents> using lone_bf16 = ep::bf16<Extents...>;
+
+/// What follows from a matrix of weights: none of it is attention.
+struct linear_loss {
+  /// The cross entropy of logits, and its gradients by rows and weights.
+  constexpr auto operator()(const auto& x, const auto& w, const auto& target) const {
+    return ep::value_and_grad<0, 1>([&](const auto& rows, const auto& weights) {
+      return ep::nn::cross_entropy(ep::einsum<"bd,vd->bv">(rows, weights), target);
+    })(x, w);
+  }
+};
+using linear_loss_program = ep::program<ep::mesh<>, linear_loss, ep::f32<1024, 8>, ep::f32<1024, 8>, ep::i32<1024>>;
+struct wide_layers {
+  /// Two layers four times as wide as their rows, with a norm between them.
+  constexpr auto operator()(const auto& x, const auto& w1, const auto& w2) const {
+    const auto h = ep::softmax<-1>(ep::matmul(x, w1));
+    return ep::matmul(h, w2);
+  }
+};
+using wide_layers_program =
+    ep::program<ep::mesh<>, wide_layers, ep::f32<8192, 128>, ep::f32<128, 512>, ep::f32<512, 128>>;
+/// Elementwise values alone between two wide products.
+struct wide_gates {
+  constexpr auto operator()(const auto& x, const auto& w1, const auto& w2) const {
+    return ep::matmul(ep::tanh(ep::matmul(x, w1)), w2);
+  }
+};
+using wide_gates_program = ep::program<ep::mesh<>, wide_gates, ep::f32<1024, 8>, ep::f32<8, 1024>, ep::f32<1024, 8>>;
+
+/// A memory that is keys and values at once.
+struct one_memory {
+  constexpr auto operator()(const auto& q, const auto& memory) const {
+    return ep::matmul(ep::softmax<-1>(ep::matmul(q, ep::transpose<1, 0>(memory))), memory);
+  }
+};
+using one_memory_program = ep::program<ep::mesh<>, one_memory, ep::f64<521, 8>, ep::f64<640, 8>>;
+
+}  // namespace
+
+TEST_CASE("attention of matrices, [queries, keys], keeps no scores, forward and gradient", "[execute]") {
+  using one = lone_setting<lone_on<1>, mask::causal, false, lone_f32, 640, 640, 24>;
+  STATIC_REQUIRE(launches_in_regions<one::value>() == 3);
+  STATIC_REQUIRE(one::value::arena_bytes() == 0);
+  STATIC_REQUIRE(launches_in_regions<one::program>() == 3 + 7);
+  // A score of each query and key would take 1.6 MiB.
+  STATIC_REQUIRE(one::program::arena_bytes() < 640 * 640 * 4 / 3);
+  CHECK(one::worst() < 2e-5);
+}
+
+TEST_CASE("a lone head of sizes that are no multiples of a tile, with a bias, in f64; and in bf16", "[execute]") {
+  using uneven = lone_setting<lone_on<1>, mask::none, true, lone_f64, 523, 641, 5>;
+  STATIC_REQUIRE(launches_in_regions<uneven::program>() == 3 + 7);
+  CHECK(uneven::worst() < 1e-12);
+  using half = lone_setting<lone_on<1>, mask::causal, false, lone_bf16, 640, 640, 16>;
+  STATIC_REQUIRE(half::program::arena_bytes() < 640 * 640 * 2);
+  CHECK(half::worst() < 4e-2);
+}
+
+TEST_CASE("a lone head whose queries are split over devices", "[execute]") {
+  using two = lone_setting<lone_on<2>, mask::causal, false, lone_f32, 1024, 1024, 8>;
+  STATIC_REQUIRE(two::value::collectives() == 0);
+  STATIC_REQUIRE(launches_in_regions<two::program>() == 3 + 7);
+  CHECK(two::worst() < 2e-5);
+  using uneven = lone_setting<lone_on<4>, mask::none, false, lone_f64, 2050, 640, 8>;
+  // Rows that only fill the last device's part up are set to zero in the region.
+  STATIC_REQUIRE(launches_in_regions<uneven::program>() == 3 + 8);
+  CHECK(uneven::worst() < 1e-12);
+}
+
+TEST_CASE("a lone head whose keys are split over devices combines maxima, sums and rows, and nothing more",
+          "[execute]") {
+  using over = lone_on<1, 4>;
+  using four = lone_setting<over, mask::none, false, lone_f32, 1024, 1280, 8>;
+  // An all-reduce of n bytes on 4 devices sends 2 n (4 - 1) / 4.
+  constexpr std::int64_t number_of_row = 2 * (1024 * 4) * 3 / 4;
+  STATIC_REQUIRE(four::value::bytes<ep::all_reduce, over::keys>() == (2 + 8) * number_of_row);
+  STATIC_REQUIRE(launches_in_regions<four::program>() > 0);
+  STATIC_REQUIRE(four::program::arena_bytes() < 1024 * 320 * 4);
+  CHECK(four::worst() < 2e-5);
+  using both = lone_setting<lone_on<2, 2>, mask::causal, false, lone_f64, 1027, 1027, 8>;
+  STATIC_REQUIRE(both::program::arena_bytes() < 514 * 514 * 8);
+  CHECK(both::worst() < 1e-12);
+}
+
+TEST_CASE("heads that share their keys, of one text", "[execute]") {
+  using attention = shared_keys<lone_on<2>, mask::causal, false>;
+  using program = ep::program<lone_on<2>::mesh, lone_gradients<attention>, ep::f32<1024, 3, 8>, ep::f32<1024, 8>,
+                              ep::f32<1024, 8>, ep::f32<1>>;
+  STATIC_REQUIRE(program::arena_bytes() < 512 * 1024 * 4);
+  CHECK(worst_of<program>({1, 1024, 1024, 1, 3, 8}, mask::causal, false) < 2e-5);
+}
+
+TEST_CASE("a memory that is keys and values at once is attention", "[execute]") {
+  STATIC_REQUIRE(launches_in_regions<one_memory_program>() == 3);
+  ep::world world(one_memory_program::mesh::value);
+  ep::runner<one_memory_program> run(world);
+  auto q = run.argument<0>();
+  auto memory = run.argument<1>();
+  q.for_each([](double& one, std::int64_t i) { one = static_cast<double>(i * i % 19) / 10 - 1; });
+  memory.for_each([](double& one, std::int64_t i) { one = static_cast<double>(i * i % 23) / 10 - 1; });
+  const std::vector<double> query = ep::gather(world, q);
+  const std::vector<double> key = ep::gather(world, memory);
+  // (Without a mask the scores are products as they are.)
+  std::vector<double> scaled = query;
+  for (double& one : scaled) one /= 0.35;
+  const plain expected = plain_attention({1, 521, 640, 1, 1, 8}, mask::none, false, scaled, key, key, {});
+  const std::vector<double> found = ep::gather(world, run(q, memory));
+  REQUIRE(found.size() == expected.y.size());
+  double worst = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const double here = std::abs(found[i] - expected.y[i]);
+    worst = here <= worst ? worst : here;
+  }
+  CHECK(worst < 1e-13);
+}
+
+TEST_CASE("layers of weights and losses are no attention", "[plan]") {
+  STATIC_REQUIRE(launches_in_regions<linear_loss_program>() == 0);
+  STATIC_REQUIRE(launches_in_regions<wide_layers_program>() == 0);
+  STATIC_REQUIRE(launches_in_regions<wide_gates_program>() == 0);
+}
