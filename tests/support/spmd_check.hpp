@@ -273,6 +273,10 @@ inline void list_collectives(spmd_program& made) {
   const pass& last = passes_on_buffers[length_of(passes_on_buffers) - 1];
   made.parts.program = last.run(made.mesh, made.parts.program);
   check(made.mesh, made.parts.program, graph_stage::buffers, last.name);
+  if (detail::has_scores(made.parts.program)) {
+    made.parts.program = recompute_rows(made.parts.program);
+    check(made.mesh, made.parts.program, graph_stage::buffers, "recompute_rows");
+  }
   if (detail::widens(made.parts.program)) {
     made.parts.program = repeat_widened(made.parts.program, make_schedule(made.parts.program));
     check(made.mesh, made.parts.program, graph_stage::buffers, "repeat_widened");

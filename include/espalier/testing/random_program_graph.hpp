@@ -6,3 +6,4 @@
 #include <espalier/testing/random/dice.hpp>
 #include <espalier/testing/random/generator.hpp>
 #include <espalier/testing/random/options.hpp>
+#include <espalier/testing/random/scores.hpp>

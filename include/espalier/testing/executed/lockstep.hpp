@@ -212,13 +212,23 @@ template <class Kernels> class lockstep_execution {
   /// The values that a kernel leaves in padding are never read, except where a mask was made for the next instruction.
   void poison_padding(const detail::device_step& now, int device) const {
     if (now.kind == detail::step_kind::kernel) {
-      if (std::string_view(g_[now.target].op->name) != ops::mask.name) poison_padding(now.target, device);
+      const bool is_stored = t_.root[now.target] >= 0;  // not so of scores of a few rows
+      if (is_stored && !is_mask(now.target)) poison_padding(now.target, device);
     } else if (now.kind == detail::step_kind::chain) {
       const launch& what = t_.launches[now.launch];
       for (int n = what.first; n < what.first + what.count; ++n) {
-        if (t_.root[t_.order[n]] >= 0) poison_padding(t_.order[n], device);
+        if (t_.root[t_.order[n]] >= 0 && !is_mask(t_.order[n])) poison_padding(t_.order[n], device);
       }
     }
+  }
+  /// Whether a value is another one with its padding filled in. (That of scores is filled in where it is read.)
+  [[nodiscard]] bool is_mask(int id) const {
+    const instruction& i = g_[id];
+    if (std::string_view(i.op->name) == ops::mask.name) return true;
+    if (i.op != &ops::select || g_.operand(id, 0).op != &ops::less) return false;
+    const instruction& less = g_.operand(id, 0);
+    return g_[less.operand[0]].op->facts.values == pattern::index &&
+           g_[less.operand[1]].op->facts.values == pattern::uniform;
   }
   void poison_padding(int id, int device) const {
     const layout& l = layout_of(id);

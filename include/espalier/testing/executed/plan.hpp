@@ -3,11 +3,14 @@
 #pragma once
 
 #include <espalier/comm/reducer.hpp>
+#include <espalier/tensor/core/partition/row_regions.hpp>
 #include <espalier/tensor/run/execute/item_executor.hpp>
+#include <espalier/tensor/run/kernels/row_product.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -24,6 +27,7 @@ class run_time_plan {
  public:
   /// `limits`: from where on rows are cut, and into which blocks.
   run_time_plan(const mesh_shape& mesh, graph_view g, row_limits limits = {}) : schedule_(make_schedule(g, limits)) {
+    detail::form_row_regions(g, schedule_);
     memory_outline outline = outline_memory(mesh, g, schedule_);
     const auto size = static_cast<std::size_t>(g.size);
     const int count = outline.buffers.size();
@@ -65,6 +69,7 @@ class run_time_plan {
     tables_.copies = copies_.data();
     tables_.saved_at = saved_at_.data();
     fused_ = detail::fuser(g, tables_, limits).run();
+    make_row_kernels(g);
     tables_.steps = fused_.steps.data();
     tables_.step_count = fused_.steps.size();
     tables_.chains = fused_.chains.data();
@@ -84,7 +89,50 @@ class run_time_plan {
   }
 
  private:
+  /// The library's own kernels of products in row regions, of f64, or of f32 and bf16 in any mixture.
+  static kernels::row_kernel row_kernel_of(const row_product& plan, const dtype (&type)[3]) {
+    const auto of = [&]<dtype S, dtype X, dtype Y>() {
+      using functions = detail::row_product_functions<S, X, Y>;
+      return kernels::row_kernel{plan, &functions::run, &functions::scratch_bytes, -1};
+    };
+    constexpr dtype wide = dtype::f32;
+    constexpr dtype half = dtype::bf16;
+    if (type[0] == dtype::f64 && type[1] == dtype::f64 && type[2] == dtype::f64)
+      return of.template operator()<dtype::f64, dtype::f64, dtype::f64>();
+    for (const dtype one : type) {
+      if (one != wide && one != half) throw std::logic_error("a row region of types without a kernel here");
+    }
+    const int which =
+        (type[plan.scores] == wide ? 4 : 0) + (type[plan.x] == wide ? 2 : 0) + (type[plan.y] == wide ? 1 : 0);
+    switch (which) {
+      case 0: return of.template operator()<half, half, half>();
+      case 1: return of.template operator()<half, half, wide>();
+      case 2: return of.template operator()<half, wide, half>();
+      case 3: return of.template operator()<half, wide, wide>();
+      case 4: return of.template operator()<wide, half, half>();
+      case 5: return of.template operator()<wide, half, wide>();
+      case 6: return of.template operator()<wide, wide, half>();
+      default: return of.template operator()<wide, wide, wide>();
+    }
+  }
+  void make_row_kernels(graph_view g) {
+    row_kernels_.resize(static_cast<std::size_t>(schedule_.launches.size()));
+    row_kernel_at_.assign(row_kernels_.size() + 1, nullptr);
+    for (int u = 0; u < schedule_.launches.size(); ++u) {
+      const launch& what = schedule_.launches[u];
+      if (what.scores < 0) continue;
+      const int id = schedule_.order[what.first];
+      const auto at = static_cast<std::size_t>(u);
+      row_kernels_[at] = row_kernel_of(detail::row_product_of(g, id, what.scores),
+                                       {g.operand(id, 0).type, g.operand(id, 1).type, g[id].type});
+      row_kernel_at_[at] = &row_kernels_[at];
+    }
+    tables_.row_kernels = row_kernel_at_.data();
+  }
+
   schedule schedule_;
+  std::vector<kernels::row_kernel> row_kernels_;
+  std::vector<const kernels::row_kernel*> row_kernel_at_;
   std::vector<buffer> buffers_;
   std::vector<std::int64_t> offsets_;
   std::vector<location> where_;

@@ -35,7 +35,7 @@ namespace ops {
 /// The einsum of operands 0 and 1, plus operand 2, which it overwrites if that is not read afterwards.
 inline constexpr op_info add_einsum{.name = "add_einsum",
                                     .spread = propagation::dimensional,
-                                    .facts = {.overwrites = 2, .attributes = "subscripts:einsum"},
+                                    .facts = {.overwrites = 2, .attributes = "subscripts:einsum of_lone_head:flag"},
                                     .factors = detail::add_einsum_factors,
                                     .gradient = detail::add_einsum_gradient,
                                     .evaluate = detail::evaluate_add_einsum,

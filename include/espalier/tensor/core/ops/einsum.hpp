@@ -95,16 +95,17 @@ constexpr void evaluate_einsum(const evaluation& e) {
 namespace ops {
 /// A product of two tensors, summed over the letters the result does not have. Each of the three has its own type, all
 /// floats or all integers: it is added up in `accumulate` of the widest, integers in the result's.
-inline constexpr op_info einsum{.name = "einsum",
-                                .spread = propagation::dimensional,
-                                .linear = linearity::each,
-                                .facts = {.contracts = true, .adds_up = true, .attributes = "subscripts:einsum"},
-                                .factors = detail::einsum_factors,
-                                .gradient = detail::einsum_gradient,
-                                .evaluate = detail::evaluate_einsum,
-                                .flops = detail::einsum_flops,
-                                .identity = detail::einsum_identity,
-                                .map = detail::map_einsum};
+inline constexpr op_info einsum{
+    .name = "einsum",
+    .spread = propagation::dimensional,
+    .linear = linearity::each,
+    .facts = {.contracts = true, .adds_up = true, .attributes = "subscripts:einsum of_lone_head:flag"},
+    .factors = detail::einsum_factors,
+    .gradient = detail::einsum_gradient,
+    .evaluate = detail::evaluate_einsum,
+    .flops = detail::einsum_flops,
+    .identity = detail::einsum_identity,
+    .map = detail::map_einsum};
 }  // namespace ops
 
 namespace detail {
