@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/simd.hpp>
 #include <espalier/base/storage.hpp>
 #include <espalier/config.hpp>
 
@@ -9,9 +10,10 @@
 #include <cstring>
 #include <type_traits>
 
-// Conversions of many f16 elements at once. A loop over `float16` becomes vectors of some twenty integer operations
-// each, since compilers know no instruction for a type of the library's own. Where the flags allow the processor's
-// instructions, these take two. Both make the same bits.
+// Conversions of many sixteen-bit elements at once. A loop over `float16` becomes vectors of some twenty integer
+// operations each, since compilers know no instruction for a type of the library's own. Where the flags allow the
+// processor's instructions, these take two. A loop over `bfloat16` becomes vectors only at high levels of optimisation:
+// here they are written out. All make the same bits.
 
 namespace espalier::detail {
 
@@ -59,13 +61,55 @@ template <int Count> ESPALIER_ALWAYS_INLINE void convert_some(const float* from,
 }
 #endif
 
+template <int Count> struct bf16_lanes {
+  using words [[gnu::vector_size(Count * sizeof(std::uint32_t))]] = std::uint32_t;
+  using stored [[gnu::vector_size(Count * sizeof(std::uint16_t))]] = std::uint16_t;
+};
+template <int Count> ESPALIER_ALWAYS_INLINE void convert_some(const bfloat16* from, float* to) {
+  using words = typename bf16_lanes<Count>::words;
+  typename bf16_lanes<Count>::stored stored;
+  std::memcpy(&stored, from, sizeof(stored));
+  const words wide = __builtin_convertvector(stored, words) << 16U;
+  std::memcpy(to, &wide, sizeof(wide));
+}
+/// As the constructor of `bfloat16` does.
+template <int Count> ESPALIER_ALWAYS_INLINE void convert_some(const float* from, bfloat16* to) {
+  using words = typename bf16_lanes<Count>::words;
+  using stored = typename bf16_lanes<Count>::stored;
+  words raw;
+  std::memcpy(&raw, from, sizeof(raw));
+  const words upper = raw >> 16U;
+  const auto is_nan = all_bits_where<words>((raw & 0x7fffffffU) > 0x7f800000U);
+  const words rounded = (raw + 0x7fffU + (upper & 1U)) >> 16U;
+  const words made = (is_nan & (upper | 0x40U)) | (~is_nan & rounded);
+  const stored narrow = __builtin_convertvector(made, stored);
+  std::memcpy(static_cast<void*>(to), &narrow, sizeof(narrow));
+}
+
 /// Whether `convert_run` converts one to the other.
 template <class From, class To>
-inline constexpr bool is_half_run = (std::is_same_v<From, float16> && std::is_same_v<To, float>) ||
-                                    (std::is_same_v<From, float> && std::is_same_v<To, float16>);
+inline constexpr bool is_half_run =
+    (std::is_same_v<To, float> && (std::is_same_v<From, float16> || std::is_same_v<From, bfloat16>)) ||
+    (std::is_same_v<From, float> && (std::is_same_v<To, float16> || std::is_same_v<To, bfloat16>));
 
+/// Neighbouring bf16 elements as floats, or the elements nearest to neighbouring floats.
+template <class From, class To>
+  requires(std::is_same_v<From, bfloat16> || std::is_same_v<To, bfloat16>)
+void convert_run(const From* from, To* to, std::int64_t count) {
+  static_assert(is_half_run<From, To>);
+  constexpr int most = integer_simd_bytes / 4;
+  std::int64_t i = 0;
+  for (; i + 4 * most <= count; i += 4 * most) {
+    ESPALIER_UNROLL
+    for (int k = 0; k < 4; ++k) convert_some<most>(from + i + k * most, to + i + k * most);
+  }
+  for (; i + most <= count; i += most) convert_some<most>(from + i, to + i);
+  for (; i < count; ++i) to[i] = To(from[i]);
+}
 /// Neighbouring f16 elements as floats, or the elements nearest to neighbouring floats.
-template <class From, class To> void convert_run(const From* from, To* to, std::int64_t count) {
+template <class From, class To>
+  requires(std::is_same_v<From, float16> || std::is_same_v<To, float16>)
+void convert_run(const From* from, To* to, std::int64_t count) {
   static_assert(is_half_run<From, To>);
 #if defined(__F16C__)
   constexpr int most = most_half_lanes;
@@ -109,7 +153,7 @@ void convert_rows(const From* from, std::int64_t from_row, To* to, std::int64_t 
 /// Elements as floats: where they are, or converted in `room`.
 template <class T>
 [[nodiscard]] ESPALIER_ALWAYS_INLINE const auto* as_floats(const T* from, std::int64_t count, float* room) {
-  if constexpr (std::is_same_v<T, float16>) {
+  if constexpr (is_half_run<T, float>) {
     convert_run(from, room, count);
     return static_cast<const float*>(room);
   } else {
