@@ -88,9 +88,10 @@ template <int Count> ESPALIER_ALWAYS_INLINE void convert_some(const float* from,
 
 /// Whether `convert_run` converts one to the other.
 template <class From, class To>
-inline constexpr bool is_half_run =
-    (std::is_same_v<To, float> && (std::is_same_v<From, float16> || std::is_same_v<From, bfloat16>)) ||
-    (std::is_same_v<From, float> && (std::is_same_v<To, float16> || std::is_same_v<To, bfloat16>));
+inline constexpr bool is_half_run = (std::is_same_v<To, float> &&
+                                     (std::is_same_v<From, float16> || std::is_same_v<From, bfloat16>)) ||
+                                    (std::is_same_v<From, float> &&
+                                     (std::is_same_v<To, float16> || std::is_same_v<To, bfloat16>));
 
 /// Neighbouring bf16 elements as floats, or the elements nearest to neighbouring floats.
 template <class From, class To>

@@ -284,9 +284,14 @@ TEST_CASE("f16: vectors of elements are read as single ones are") {
   }
 }
 
-TEST_CASE("f16: many elements at once are converted to the bits that each alone becomes") {
-  std::vector<float16> all(0x10000);
-  for (std::uint32_t n = 0; n < 0x10000; ++n) all[n] = half_of(static_cast<std::uint16_t>(n));
+TEMPLATE_TEST_CASE("many elements at once are converted to the bits that each alone becomes", "", float16, bfloat16) {
+  const auto half_with = [](std::uint32_t bits) {
+    TestType made;
+    made.bits = static_cast<std::uint16_t>(bits);
+    return made;
+  };
+  std::vector<TestType> all(0x10000);
+  for (std::uint32_t n = 0; n < 0x10000; ++n) all[n] = half_with(n);
   for (const std::size_t first : {0U, 1U, 3U}) {  // of what is no whole register, too
     const std::size_t count = all.size() - 2 * first;
     std::vector<float> wide(count + 1, -7.0F);
@@ -301,15 +306,16 @@ TEST_CASE("f16: many elements at once are converted to the bits that each alone 
   // Floats of all exponents, infinities and NaNs, and all that are halfway between two elements.
   std::vector<float> wide;
   for (std::uint32_t n = 0; n < 0x10000; ++n) {
-    for (const std::uint32_t low : {0x0U, 0x1U, 0x0fffU, 0x1000U, 0x1001U, 0x2fffU, 0x3000U, 0x7fffU, 0xffffU}) {
+    for (const std::uint32_t low :
+         {0x0U, 0x1U, 0x0fffU, 0x1000U, 0x1001U, 0x2fffU, 0x3000U, 0x7fffU, 0x8000U, 0x8001U, 0xffffU}) {
       wide.push_back(std::bit_cast<float>(n << 16U | low));
     }
   }
   wide.resize(wide.size() - 3);
-  std::vector<float16> made(wide.size() + 1, half_of(0x1234));
+  std::vector<TestType> made(wide.size() + 1, half_with(0x1234));
   detail::convert_run(wide.data(), made.data(), static_cast<std::int64_t>(wide.size()));
   for (std::size_t i = 0; i < wide.size(); ++i) {
-    if (made[i].bits != float16(wide[i]).bits) FAIL("float of bits " << std::bit_cast<std::uint32_t>(wide[i]));
+    if (made[i].bits != TestType(wide[i]).bits) FAIL("float of bits " << std::bit_cast<std::uint32_t>(wide[i]));
   }
   CHECK(made[wide.size()].bits == 0x1234);
 }

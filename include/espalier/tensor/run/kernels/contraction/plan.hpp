@@ -25,6 +25,11 @@ struct copy_plan {
   copy_axis axis[kernels::contraction::max_rank];
   std::int64_t count = 0;   // elements
   std::int64_t offset = 0;  // elements from the start of scratch
+
+  /// One element after the other, on either side.
+  [[nodiscard]] constexpr bool is_in_order() const {
+    return rank == 0 || (rank == 1 && axis[0].from == 1 && axis[0].to == 1);
+  }
 };
 
 struct loop_axis {

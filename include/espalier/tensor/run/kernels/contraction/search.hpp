@@ -156,7 +156,8 @@ class product_search {
   bool swapped_ = false;
 };
 
-/// The cheapest plan; tensors with `must_pack` go through scratch in any case (their elements need converting).
+/// The cheapest plan; tensors with `must_pack` go through scratch in any case (their elements need converting), in
+/// their own order or in another.
 [[nodiscard]] constexpr kernels::gemm_plan make_plan(const kernels::contraction& p, const bool (&must_pack)[3]) {
   kernels::gemm_plan best;
   const label_list labels = labels_of(p);
@@ -171,7 +172,6 @@ class product_search {
   double best_cost = -1.0;
   for (int choice = 0; choice < 8; ++choice) {
     const bool packed[3] = {(choice & 1) != 0, (choice & 2) != 0, (choice & 4) != 0};
-    if ((must_pack[0] && !packed[0]) || (must_pack[1] && !packed[1]) || (must_pack[2] && !packed[2])) continue;
     label_list before = labels;
     label_list after = labels;
     if (choice != 0) {
@@ -182,14 +182,16 @@ class product_search {
     copy_plan copy[3];
     double cost = 0.0;
     std::int64_t scratch = 0;
+    bool exists = true;
     for (int t = 0; t < 3; ++t) {
-      if (!packed[t]) continue;
+      if (!packed[t] && !must_pack[t]) continue;
       copy[t] = copy_of(t, before, after);
+      exists = exists && (packed[t] || copy[t].is_in_order());
       copy[t].offset = scratch;
       scratch += (copy[t].count + 15) / 16 * 16;  // whole cache lines, for any type
       cost += copy_cost(copy[t]);
     }
-    if (best_cost >= 0.0 && cost >= best_cost) continue;
+    if (!exists || (best_cost >= 0.0 && cost >= best_cost)) continue;
     fuse(after);
     product_search search(after);
     search.run();
