@@ -78,7 +78,8 @@ class row_region_reader {
   /// The scores of a block, of all values together, take up to so many bytes: they stay in the second-level cache.
   static constexpr std::int64_t most_bytes = 640 << 10;
   static constexpr std::int64_t most_rows = 192;
-  static constexpr std::int64_t fewest_rows = 24;
+  /// Of fewer, what all rows read (keys, values) comes from a further cache too often.
+  static constexpr std::int64_t fewest_rows = 48;
 
   [[nodiscard]] int instruction_of(int u) const { return t_.order[t_.launches[u].first]; }
 
