@@ -38,6 +38,10 @@ STEPS = "tensor/run/execute/steps.hpp"
 DEVICE = "tensor/run/execute/device.hpp"
 MESSAGES = "tensor/run/execute/message_tables.hpp"
 CHAIN = "tensor/run/execute/chain.hpp"
+ITEMS = "tensor/run/execute/item_executor.hpp"
+ROW_PRODUCT = "tensor/run/kernels/row_product.hpp"
+ROW_REGIONS = "tensor/core/partition/row_regions.hpp"
+ROWS_AGAIN = "tensor/core/program/recompute_rows.hpp"
 LOOPS = "tensor/core/program/reverse_sweep.hpp"
 NORMALISE = "tensor/core/program/normalise.hpp"
 HOIST = "tensor/core/program/hoist.hpp"
@@ -123,7 +127,12 @@ MUTATIONS = [
     (DEVICE, "const bool is_over = next < 0 || next >= limit_", "const bool is_over = next >= limit_"),
     (DEVICE, "if (whole_number(s.source) == 0) limit_[static_cast<std::size_t>(s.region)] = 0;", ""),
     (DEVICE, "iteration(s.region) * bytes_of(t_.code[s.source]);", "iteration(s.region) * bytes_of(t_.code[s.target]);"),
-    (CHAIN, "call.rows = smaller_of(c.block_rows, c.rows - row);", "call.rows = c.block_rows;"),
+    (CHAIN, "call.rows = smaller_of(c.block_rows, last - row);", "call.rows = c.block_rows;"),
+    (CHAIN, "return run_blocks(u, triangle, steps, first, last, scratch", "return run_blocks(u, triangle, steps, first / chain.block_rows * chain.block_rows, last / chain.block_rows * chain.block_rows, scratch"),
+    (ITEMS, "call.begins_sum = call.first_row == 0 && call.item % items_of_y == 0;", "call.begins_sum = call.first_row == 0;"),
+    (ROW_PRODUCT, "sums + k * p_.features", "sums"),
+    (ROW_REGIONS, "if (c == content::late) return part::after;", ""),
+    (ROWS_AGAIN, "const bool waits = is_late_[o] || (space_[o] >= 0 && !by_rows);", "const bool waits = is_late_[o];"),
     (CHAIN, "std::memset(sums, 0, static_cast<std::size_t>(c.columns * scratch_layout::element_bytes));", ""),
     (CHAIN, "call.first_row = row;\n      // No row", "call.first_row = 0;\n      // No row"),
     (CHAIN, "row % side / kernels::triangle_grain * kernels::triangle_grain : 0", "row % side / kernels::triangle_grain * kernels::triangle_grain + kernels::triangle_grain : 0"),
@@ -219,7 +228,7 @@ def verdict_of(build, work, test):
     environment = dict(os.environ, ESPALIER_FUZZ_CASES=CASES, ESPALIER_CONVOLUTION_CASES=CASES, OPENBLAS_NUM_THREADS="1",
                        ESPALIER_SOURCE=str(ROOT))
     try:
-        run = subprocess.run([str(work / "x")], env=environment, capture_output=True, text=True, timeout=240)
+        run = subprocess.run([str(work / "x")], env=environment, capture_output=True, text=True, timeout=300)
     except subprocess.TimeoutExpired:
         return "hangs"
     if run.returncode == -signal.SIGTERM:
