@@ -6,6 +6,7 @@
 #include <espalier/tensor/core/program/check_graph.hpp>
 #include <espalier/tensor/core/program/cut_axes.hpp>
 #include <espalier/tensor/core/program/pass_list.hpp>
+#include <espalier/tensor/core/program/recompute_rows.hpp>
 #include <espalier/tensor/core/program/refine_layouts.hpp>
 #include <espalier/testing/interpret_spmd.hpp>
 
