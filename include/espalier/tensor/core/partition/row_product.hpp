@@ -156,6 +156,17 @@ inline constexpr std::int64_t least_share_of_lone_head = 4;
   return p.role == row_role::makes && (p.has_own_y || least_share_of_lone_head * read <= i.shape.elements());
 }
 
+/// Whether a value follows from what is made of nothing, as the mask of a triangle.
+[[nodiscard]] constexpr bool follows_from_sources(graph_view g, int id, int& looks) {
+  constexpr int most_looks = 64;
+  const instruction& i = g[id];
+  if (++looks > most_looks || i.op->fuse != fusion::elementwise || i.operand_count == 0 || i.operand_count > 3)
+    return i.op->fuse == fusion::source && i.operand_count == 0 && structure_of(i) == structure::none;
+  for (int k = 0; k < i.operand_count; ++k) {
+    if (!follows_from_sources(g, i.operand[k], looks)) return false;
+  }
+  return true;
+}
 /// Whether a value is of scores, or a number for each of their rows, and follows row by row from a product that makes
 /// scores: a gradient computes it again, from what takes less memory.
 [[nodiscard]] constexpr bool follows_from_scores(graph_view g, int id, int& looks) {
@@ -180,6 +191,7 @@ inline constexpr std::int64_t least_share_of_lone_head = 4;
       if (g[from.operand[0]].shape.elements() < from.shape.elements()) continue;
       return false;
     }
+    if (from.op->fuse == fusion::elementwise && follows_from_sources(g, i.operand[k], looks)) continue;
     if (!follows_from_scores(g, i.operand[k], looks)) return false;
     follows = true;
   }

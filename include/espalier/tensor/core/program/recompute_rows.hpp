@@ -139,19 +139,21 @@ class row_recomputation {
   // --- masks --------------------------------------------------------------------------------------------------------
 
   /// A mask that follows from the numbers of rows and keys is computed where it is read: in memory it would take an
-  /// element for each row and key.
+  /// element for each row and key. (That of matrices has the shape of their scores; any other is repeated.)
   constexpr void sink_masks(instruction& i, int id) {
     if (i.op->fuse != fusion::elementwise || !has_many_scores(i.shape) || !is_of_scores(i.shape)) return;
     for (int k = 0; k < i.operand_count && k < inline_operands; ++k) {
       const int o = g_[id].operand[k];
-      if (g_[o].op->fuse != fusion::broadcast) continue;
-      const instruction& from = g_[g_[o].operand[0]];
+      const bool is_repeated = g_[o].op->fuse == fusion::broadcast;
+      if (!is_repeated && space_[id] < 0) continue;
+      const int mask = is_repeated ? g_[o].operand[0] : o;
+      const instruction& from = g_[mask];
       if (from.op->fuse != fusion::elementwise || !has_many_scores(from.shape)) continue;
       axis_list targets;
-      for (int d = 0; d < from.shape.rank; ++d) targets = targets.with(broadcast_target(g_[o], d));
+      for (int d = 0; d < from.shape.rank; ++d) targets = targets.with(is_repeated ? broadcast_target(g_[o], d) : d);
       int steps = 0;
-      if (!follows_from_indices(g_[o].operand[0], i, targets, steps)) continue;
-      i.operand[k] = spread(g_[o].operand[0], i, targets);
+      if (!follows_from_indices(mask, i, targets, steps)) continue;
+      i.operand[k] = spread(mask, i, targets);
     }
   }
   [[nodiscard]] constexpr bool is_of_scores(const extents& shape) const {
