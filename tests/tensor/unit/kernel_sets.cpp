@@ -18,6 +18,7 @@
 #include <cstring>
 #include <iterator>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -286,7 +287,7 @@ TEST_CASE("kernel sets: they have every micro-operation that a program leaves to
 TEST_CASE("kernel sets: of any other type or op a program has its own code") {
   block_key key = key_for(0, 2, {true, true, false});
   CHECK(kernels::is_shared(&ops::add, key));
-  key.type = key.operand_type[0] = key.operand_type[1] = dtype::i8;
+  key.type = key.operand_type[0] = key.operand_type[1] = dtype::u32;
   CHECK_FALSE(kernels::is_shared(&ops::add, key));
   CHECK(kernels::processor_kernels().block("add", key) == nullptr);
   key = key_for(0, 2, {true, true, false});
@@ -294,7 +295,7 @@ TEST_CASE("kernel sets: of any other type or op a program has its own code") {
   CHECK_FALSE(kernels::is_shared(&ops::add, key));
   CHECK_FALSE(kernels::is_shared(&ops::total_less, key_for(0, 2, {true, true, false})));
   CHECK(kernels::shared_product(dtype::f16, dtype::f32, dtype::f16) == -1);
-  CHECK(kernels::shared_reduction(reduction::sum, dtype::i8, dtype::i8) == -1);
+  CHECK(kernels::shared_reduction(reduction::sum, dtype::u32, dtype::u32) == -1);
 }
 
 TEST_CASE("kernel sets: micro-operations make the bits of a program's own, functions nearly") {
@@ -407,6 +408,47 @@ TEST_CASE("kernel sets: steps of f16 and of 64-bit integers make the bits of a p
   gives_the_same<&ops::convert, key(i64, dtype::f64, 0, 1, first)>(call, of(m, n, 96, 0));
   gives_the_same<&ops::convert, key(i64, dtype::i32, 0, 1, first)>(call, of(m, n, 96, 0));
   gives_the_same<&ops::abs, key(i64, i64, 0, 1, first)>(call, of(m, n, 96, 0));
+}
+
+TEMPLATE_TEST_CASE("kernel sets: steps of bytes make the bits of a program's own", "", std::int8_t, std::uint8_t) {
+  constexpr std::size_t most = 5 * 1200;
+  std::vector<TestType> m(most + 8);
+  std::vector<TestType> n(most + 8);
+  std::vector<float> f(most + 8);
+  for (std::size_t i = 0; i < m.size(); ++i) {
+    m[i] = static_cast<TestType>(i * 40503 >> 3U);
+    n[i] = static_cast<TestType>(i * i % 251);
+    f[i] = std::bit_cast<float>(static_cast<std::uint32_t>(i * 0x9e3779b1U));
+  }
+  block_call call;
+  call.rows = 5;
+  const auto of = [&](auto& a, auto& b, std::int64_t columns, std::int64_t b_row) {
+    call.columns = columns;
+    call.operand[0] = {a.data() + 1, columns};
+    call.operand[1] = {b.data() + 3, b_row};
+    call.operand[2] = {b.data() + 7, columns};
+    call.result.row = columns;
+    return static_cast<std::size_t>(5 * columns);
+  };
+  constexpr auto key = [](dtype type, dtype to, std::int64_t columns, int operands, std::array<bool, 3> wide) {
+    block_key made = key_for(columns, operands, wide);
+    for (int k = 0; k < operands; ++k) made.operand_type[k] = type;
+    made.type = to;
+    return made;
+  };
+  constexpr std::array<bool, 3> all{true, true, true};
+  constexpr std::array<bool, 3> first{true, false, false};
+  constexpr dtype byte = std::is_signed_v<TestType> ? dtype::i8 : dtype::u8;
+  gives_the_same<&ops::add, key(byte, byte, 6, 2, all)>(call, of(m, n, 6, 6));
+  gives_the_same<&ops::add, key(byte, byte, 0, 2, first)>(call, of(m, n, 1152, 1));
+  gives_the_same<&ops::multiply, key(byte, byte, any_columns, 2, all)>(call, of(m, n, 1031, 1031));
+  gives_the_same<&ops::maximum, key(byte, byte, 0, 2, all)>(call, of(m, n, 96, 96));
+  gives_the_same<&ops::clamp, key(byte, byte, 0, 3, all)>(call, of(m, n, 96, 96));
+  gives_the_same<&ops::less, key(byte, dtype::boolean, 0, 2, all)>(call, of(m, n, 96, 96));
+  gives_the_same<&ops::convert, key(byte, dtype::f32, 0, 1, first)>(call, of(m, n, 1152, 0));
+  gives_the_same<&ops::convert, key(byte, dtype::bf16, any_columns, 1, first)>(call, of(m, n, 37, 0));
+  gives_the_same<&ops::convert, key(byte, dtype::i32, 0, 1, first)>(call, of(m, n, 96, 0));
+  gives_the_same<&ops::convert, key(dtype::f32, byte, 0, 1, first)>(call, of(f, f, 1152, 0));
 }
 
 TEST_CASE("kernel sets: devices combine elements as a program without them does") {

@@ -29,7 +29,8 @@ using type_set = std::uint32_t;
 [[nodiscard]] constexpr bool has(type_set set, dtype type) { return (set & only(type)) != 0; }
 /// Those of f16 are steps of f32 with conversions around them, and cost next to nothing.
 inline constexpr type_set shared_floats = only(dtype::f32) | only(dtype::f64) | only(dtype::bf16) | only(dtype::f16);
-inline constexpr type_set shared_numbers = shared_floats | only(dtype::i32) | only(dtype::i64);
+inline constexpr type_set shared_bytes = only(dtype::i8) | only(dtype::u8);
+inline constexpr type_set shared_numbers = shared_floats | only(dtype::i32) | only(dtype::i64) | shared_bytes;
 /// Random words are compared, shifted and converted.
 inline constexpr type_set shared_words = only(dtype::i32) | only(dtype::u32) | only(dtype::i64);
 inline constexpr type_set shared_types = shared_numbers | only(dtype::boolean) | only(dtype::u32);
