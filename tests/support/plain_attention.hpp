@@ -3,6 +3,8 @@
 #pragma once
 
 #include <catch2/catch.hpp>
+#include <espalier/tensor/core/ops/scan.hpp>
+#include <espalier/tensor/core/program/custom_gradient.hpp>
 #include <espalier/tensor/run/execute/gather.hpp>
 #include <espalier/tensor/run/execute/runner.hpp>
 
@@ -156,6 +158,51 @@ template <class Program> double worst_of(const sizes& s, mask m, bool biased, do
   compare(doubles(gradient.template get<0>()), expected.q);
   compare(doubles(gradient.template get<1>()), expected.k);
   compare(doubles(gradient.template get<2>()), expected.v);
+  return worst;
+}
+
+/// Two layers of attention to themselves, as a loop or written out: the sum of the cubes, and its gradients by `x`
+/// [..., 8] and the layers' `scales` [2, 8].
+template <class Layer, bool Loop> struct two_layers {
+  constexpr auto operator()(const auto& x, const auto& scales) const {
+    const auto loss = [](const auto& start, const auto& each) {
+      const auto y = [&] {
+        if constexpr (Loop) {
+          return ep::scan(Layer{}, start, each);
+        } else {
+          const auto first = Layer{}(start, ep::reshape<8>(ep::slice<0, 0, 1>(each)));
+          return Layer{}(first, ep::reshape<8>(ep::slice<0, 1, 2>(each)));
+        }
+      }();
+      return ep::sum(y * y * y);
+    };
+    const auto found = ep::value_and_grad<0, 1>(loss)(x, scales);
+    return ep::results(found.value, found.gradient);
+  }
+};
+/// Both gradients of such a program, one after the other.
+template <class Program> [[nodiscard]] std::vector<double> gradients_of_layers() {
+  ep::world world(Program::mesh::value);
+  ep::runner<Program> run(world);
+  auto x = run.template argument<0>();
+  auto scales = run.template argument<1>();
+  x.for_each([](double& one, std::int64_t i) { one = std::sin(static_cast<double>(i * i % 1009)); });
+  scales.for_each([](double& one, std::int64_t i) { one = 1 + 0.1 * static_cast<double>(i); });
+  const auto& results = run(x, scales);
+  std::vector<double> all = ep::gather(world, results.template get<1>().template get<0>());
+  for (const double one : ep::gather(world, results.template get<1>().template get<1>())) all.push_back(one);
+  return all;
+}
+/// The largest difference of two programs' gradients, relative to an element where that is larger than 1.
+template <class Program, class Other> [[nodiscard]] double worst_difference_of_layers() {
+  const std::vector<double> found = gradients_of_layers<Program>();
+  const std::vector<double> wanted = gradients_of_layers<Other>();
+  REQUIRE(found.size() == wanted.size());
+  double worst = 0;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const double difference = std::abs(found[i] - wanted[i]) / (1 + std::abs(wanted[i]));
+    worst = difference <= worst ? worst : difference;  // a NaN stays
+  }
   return worst;
 }
 

@@ -86,12 +86,11 @@ template <int Count> ESPALIER_ALWAYS_INLINE void convert_some(const float* from,
   std::memcpy(static_cast<void*>(to), &narrow, sizeof(narrow));
 }
 
+template <class T> inline constexpr bool is_sixteen_bits = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
 /// Whether `convert_run` converts one to the other.
 template <class From, class To>
-inline constexpr bool is_half_run = (std::is_same_v<To, float> &&
-                                     (std::is_same_v<From, float16> || std::is_same_v<From, bfloat16>)) ||
-                                    (std::is_same_v<From, float> &&
-                                     (std::is_same_v<To, float16> || std::is_same_v<To, bfloat16>));
+inline constexpr bool is_half_run = (is_sixteen_bits<From> && std::is_same_v<To, float>) ||
+                                    (std::is_same_v<From, float> && is_sixteen_bits<To>);
 
 /// Neighbouring bf16 elements as floats, or the elements nearest to neighbouring floats.
 template <class From, class To>
@@ -154,7 +153,7 @@ void convert_rows(const From* from, std::int64_t from_row, To* to, std::int64_t 
 /// Elements as floats: where they are, or converted in `room`.
 template <class T>
 [[nodiscard]] ESPALIER_ALWAYS_INLINE const auto* as_floats(const T* from, std::int64_t count, float* room) {
-  if constexpr (is_half_run<T, float>) {
+  if constexpr (is_sixteen_bits<T>) {
     convert_run(from, room, count);
     return static_cast<const float*>(room);
   } else {

@@ -45,8 +45,8 @@ template <reduction Kind, class T> [[nodiscard]] constexpr T combined(T a, T b) 
 /// `out[i] = a[i] op b[i]`; `out` may be the same buffer as `a` or `b`.
 template <reduction Kind, class Wide, class Out, class A, class B>
 void combine_run(Out* out, const A* a, const B* b, std::int64_t length) {
-  using espalier::detail::is_half_run;
-  constexpr bool has_halves = is_half_run<Out, float> || is_half_run<A, float> || is_half_run<B, float>;
+  using espalier::detail::is_sixteen_bits;
+  constexpr bool has_halves = is_sixteen_bits<Out> || is_sixteen_bits<A> || is_sixteen_bits<B>;
   if constexpr (has_halves) {
     constexpr std::int64_t tile = 256;
     float left_room[tile];
@@ -55,7 +55,7 @@ void combine_run(Out* out, const A* a, const B* b, std::int64_t length) {
       const std::int64_t count = espalier::detail::smaller_of(tile, length - done);
       const float* const left = espalier::detail::as_floats(a + done, count, &left_room[0]);
       const float* const right = espalier::detail::as_floats(b + done, count, &right_room[0]);
-      if constexpr (is_half_run<Out, float>) {
+      if constexpr (is_sixteen_bits<Out>) {
         combine_run<Kind, float>(&left_room[0], left, right, count);
         espalier::detail::convert_run(&left_room[0], out + done, count);
       } else {

@@ -103,6 +103,28 @@ constexpr block_key key_for(std::int64_t columns, int operands, std::array<bool,
   return key;
 }
 
+/// The key of a step on operands of one type.
+constexpr block_key step_key(dtype type, dtype to, std::int64_t columns, int operands, std::array<bool, 3> wide) {
+  block_key made = key_for(columns, operands, wide);
+  for (int k = 0; k < operands; ++k) made.operand_type[k] = type;
+  made.type = to;
+  return made;
+}
+constexpr std::array<bool, 3> all_wide{true, true, true};
+constexpr std::array<bool, 3> first_wide{true, false, false};
+/// Five rows of a and, twice, of b, none of them aligned; returns the number of elements.
+template <class T>
+std::size_t read_rows(block_call& call, std::vector<T>& a, std::vector<T>& b, std::int64_t columns,
+                      std::int64_t b_row) {
+  call.rows = 5;
+  call.columns = columns;
+  call.operand[0] = {a.data() + 1, columns};
+  call.operand[1] = {b.data() + 3, b_row};
+  call.operand[2] = {b.data() + 7, columns};
+  call.result.row = columns;
+  return static_cast<std::size_t>(5 * columns);
+}
+
 /// Looks up the kernels of an op for all types that it shares; returns how many there are.
 template <const op_info* Op> int look_up_types() {
   if constexpr (requires { kernels::kernel<Op>::shared; }) {
@@ -356,58 +378,45 @@ TEST_CASE("kernel sets: steps of f16 and of 64-bit integers make the bits of a p
     f[i] = std::bit_cast<float>(static_cast<std::uint32_t>(i * 0x9e3779b1U));
   }
   block_call call;
-  call.rows = 5;
   const auto of = [&](auto& a, auto& b, std::int64_t columns, std::int64_t b_row) {
-    call.columns = columns;
-    call.operand[0] = {a.data() + 1, columns};
-    call.operand[1] = {b.data() + 3, b_row};
-    call.operand[2] = {b.data() + 7, columns};
-    call.result.row = columns;
-    return static_cast<std::size_t>(5 * columns);
+    return read_rows(call, a, b, columns, b_row);
   };
-  constexpr auto key = [](dtype type, dtype to, std::int64_t columns, int operands, std::array<bool, 3> wide) {
-    block_key made = key_for(columns, operands, wide);
-    for (int k = 0; k < operands; ++k) made.operand_type[k] = type;
-    made.type = to;
-    return made;
-  };
-  constexpr std::array<bool, 3> all{true, true, true};
-  constexpr std::array<bool, 3> first{true, false, false};
   constexpr dtype f16 = dtype::f16;
   // Short rows, long ones, some longer than a buffer of floats, and no whole vectors.
-  gives_the_same<&ops::add, key(f16, f16, 6, 2, all)>(call, of(x, y, 6, 6));
-  gives_the_same<&ops::add, key(f16, f16, 6, 2, first)>(call, of(x, y, 6, 1));
-  gives_the_same<&ops::add, key(f16, f16, 0, 2, all)>(call, of(x, y, 1152, 1152));
-  gives_the_same<&ops::multiply, key(f16, f16, any_columns, 2, all)>(call, of(x, y, 1031, 1031));
-  gives_the_same<&ops::subtract, key(f16, f16, any_columns, 2, first)>(call, of(x, y, 1031, 1));
-  gives_the_same<&ops::subtract, key(f16, f16, any_columns, 2, all)>(call, of(x, y, 37, 0));
-  gives_the_same<&ops::divide, key(f16, f16, 1, 2, all)>(call, of(x, y, 1, 1));
-  gives_the_same<&ops::maximum, key(f16, f16, 0, 2, all)>(call, of(x, y, 96, 96));
-  gives_the_same<&ops::clamp, key(f16, f16, 0, 3, all)>(call, of(x, y, 96, 96));
-  gives_the_same<&ops::less, key(f16, dtype::boolean, 0, 2, all)>(call, of(x, y, 96, 96));
-  gives_the_same<&ops::remainder, key(f16, f16, 0, 2, all)>(call, of(x, y, 96, 96));
-  gives_the_same<&ops::reshape, key(f16, f16, 0, 1, first)>(call, of(x, y, 96, 96));
-  gives_the_same<&ops::convert, key(f16, dtype::f32, 21, 1, first)>(call, of(x, y, 21, 21));
-  gives_the_same<&ops::convert, key(f16, dtype::i32, 0, 1, first)>(call, of(x, y, 1152, 0));
-  gives_the_same<&ops::convert, key(f16, dtype::i64, 0, 1, first)>(call, of(x, y, 64, 0));
-  gives_the_same<&ops::convert, key(dtype::i64, f16, 0, 1, first)>(call, of(n, n, 64, 0));
-  gives_the_same<&ops::convert, key(dtype::f32, f16, 0, 1, first)>(call, of(f, f, 1152, 0));
-  gives_the_same<&ops::convert, key(dtype::f32, f16, any_columns, 1, {false, false, false})>(call, of(f, f, 37, 0));
-  gives_the_same<&ops::convert, key(f16, dtype::bf16, 0, 1, first)>(call, of(x, y, 96, 0));
+  gives_the_same<&ops::add, step_key(f16, f16, 6, 2, all_wide)>(call, of(x, y, 6, 6));
+  gives_the_same<&ops::add, step_key(f16, f16, 6, 2, first_wide)>(call, of(x, y, 6, 1));
+  gives_the_same<&ops::add, step_key(f16, f16, 0, 2, all_wide)>(call, of(x, y, 1152, 1152));
+  gives_the_same<&ops::multiply, step_key(f16, f16, any_columns, 2, all_wide)>(call, of(x, y, 1031, 1031));
+  gives_the_same<&ops::subtract, step_key(f16, f16, any_columns, 2, first_wide)>(call, of(x, y, 1031, 1));
+  gives_the_same<&ops::subtract, step_key(f16, f16, any_columns, 2, all_wide)>(call, of(x, y, 37, 0));
+  gives_the_same<&ops::divide, step_key(f16, f16, 1, 2, all_wide)>(call, of(x, y, 1, 1));
+  gives_the_same<&ops::maximum, step_key(f16, f16, 0, 2, all_wide)>(call, of(x, y, 96, 96));
+  gives_the_same<&ops::clamp, step_key(f16, f16, 0, 3, all_wide)>(call, of(x, y, 96, 96));
+  gives_the_same<&ops::less, step_key(f16, dtype::boolean, 0, 2, all_wide)>(call, of(x, y, 96, 96));
+  gives_the_same<&ops::remainder, step_key(f16, f16, 0, 2, all_wide)>(call, of(x, y, 96, 96));
+  gives_the_same<&ops::reshape, step_key(f16, f16, 0, 1, first_wide)>(call, of(x, y, 96, 96));
+  gives_the_same<&ops::convert, step_key(f16, dtype::f32, 21, 1, first_wide)>(call, of(x, y, 21, 21));
+  gives_the_same<&ops::convert, step_key(f16, dtype::i32, 0, 1, first_wide)>(call, of(x, y, 1152, 0));
+  gives_the_same<&ops::convert, step_key(f16, dtype::i64, 0, 1, first_wide)>(call, of(x, y, 64, 0));
+  gives_the_same<&ops::convert, step_key(dtype::i64, f16, 0, 1, first_wide)>(call, of(n, n, 64, 0));
+  gives_the_same<&ops::convert, step_key(dtype::f32, f16, 0, 1, first_wide)>(call, of(f, f, 1152, 0));
+  gives_the_same<&ops::convert, step_key(dtype::f32, f16, any_columns, 1, {false, false, false})>(call,
+                                                                                                  of(f, f, 37, 0));
+  gives_the_same<&ops::convert, step_key(f16, dtype::bf16, 0, 1, first_wide)>(call, of(x, y, 96, 0));
 
   constexpr dtype i64 = dtype::i64;
-  gives_the_same<&ops::add, key(i64, i64, 6, 2, all)>(call, of(m, n, 6, 6));
-  gives_the_same<&ops::multiply, key(i64, i64, 0, 2, first)>(call, of(m, n, 96, 1));
-  gives_the_same<&ops::divide, key(i64, i64, any_columns, 2, all)>(call, of(m, n, 37, 37));
-  gives_the_same<&ops::remainder, key(i64, i64, 0, 2, all)>(call, of(m, n, 96, 96));
-  gives_the_same<&ops::less, key(i64, dtype::boolean, 0, 2, all)>(call, of(m, n, 96, 96));
-  gives_the_same<&ops::bitwise_xor, key(i64, i64, 0, 2, all)>(call, of(m, n, 96, 96));
-  gives_the_same<&ops::shift_right_arithmetic, key(i64, i64, 0, 2, first)>(call, of(m, n, 96, 1));
-  gives_the_same<&ops::convert, key(i64, dtype::f32, 0, 1, first)>(call, of(m, n, 96, 0));
-  gives_the_same<&ops::convert, key(dtype::f32, i64, 0, 1, first)>(call, of(f, f, 96, 0));
-  gives_the_same<&ops::convert, key(i64, dtype::f64, 0, 1, first)>(call, of(m, n, 96, 0));
-  gives_the_same<&ops::convert, key(i64, dtype::i32, 0, 1, first)>(call, of(m, n, 96, 0));
-  gives_the_same<&ops::abs, key(i64, i64, 0, 1, first)>(call, of(m, n, 96, 0));
+  gives_the_same<&ops::add, step_key(i64, i64, 6, 2, all_wide)>(call, of(m, n, 6, 6));
+  gives_the_same<&ops::multiply, step_key(i64, i64, 0, 2, first_wide)>(call, of(m, n, 96, 1));
+  gives_the_same<&ops::divide, step_key(i64, i64, any_columns, 2, all_wide)>(call, of(m, n, 37, 37));
+  gives_the_same<&ops::remainder, step_key(i64, i64, 0, 2, all_wide)>(call, of(m, n, 96, 96));
+  gives_the_same<&ops::less, step_key(i64, dtype::boolean, 0, 2, all_wide)>(call, of(m, n, 96, 96));
+  gives_the_same<&ops::bitwise_xor, step_key(i64, i64, 0, 2, all_wide)>(call, of(m, n, 96, 96));
+  gives_the_same<&ops::shift_right_arithmetic, step_key(i64, i64, 0, 2, first_wide)>(call, of(m, n, 96, 1));
+  gives_the_same<&ops::convert, step_key(i64, dtype::f32, 0, 1, first_wide)>(call, of(m, n, 96, 0));
+  gives_the_same<&ops::convert, step_key(dtype::f32, i64, 0, 1, first_wide)>(call, of(f, f, 96, 0));
+  gives_the_same<&ops::convert, step_key(i64, dtype::f64, 0, 1, first_wide)>(call, of(m, n, 96, 0));
+  gives_the_same<&ops::convert, step_key(i64, dtype::i32, 0, 1, first_wide)>(call, of(m, n, 96, 0));
+  gives_the_same<&ops::abs, step_key(i64, i64, 0, 1, first_wide)>(call, of(m, n, 96, 0));
 }
 
 TEMPLATE_TEST_CASE("kernel sets: steps of bytes make the bits of a program's own", "", std::int8_t, std::uint8_t) {
@@ -421,34 +430,20 @@ TEMPLATE_TEST_CASE("kernel sets: steps of bytes make the bits of a program's own
     f[i] = std::bit_cast<float>(static_cast<std::uint32_t>(i * 0x9e3779b1U));
   }
   block_call call;
-  call.rows = 5;
   const auto of = [&](auto& a, auto& b, std::int64_t columns, std::int64_t b_row) {
-    call.columns = columns;
-    call.operand[0] = {a.data() + 1, columns};
-    call.operand[1] = {b.data() + 3, b_row};
-    call.operand[2] = {b.data() + 7, columns};
-    call.result.row = columns;
-    return static_cast<std::size_t>(5 * columns);
+    return read_rows(call, a, b, columns, b_row);
   };
-  constexpr auto key = [](dtype type, dtype to, std::int64_t columns, int operands, std::array<bool, 3> wide) {
-    block_key made = key_for(columns, operands, wide);
-    for (int k = 0; k < operands; ++k) made.operand_type[k] = type;
-    made.type = to;
-    return made;
-  };
-  constexpr std::array<bool, 3> all{true, true, true};
-  constexpr std::array<bool, 3> first{true, false, false};
   constexpr dtype byte = std::is_signed_v<TestType> ? dtype::i8 : dtype::u8;
-  gives_the_same<&ops::add, key(byte, byte, 6, 2, all)>(call, of(m, n, 6, 6));
-  gives_the_same<&ops::add, key(byte, byte, 0, 2, first)>(call, of(m, n, 1152, 1));
-  gives_the_same<&ops::multiply, key(byte, byte, any_columns, 2, all)>(call, of(m, n, 1031, 1031));
-  gives_the_same<&ops::maximum, key(byte, byte, 0, 2, all)>(call, of(m, n, 96, 96));
-  gives_the_same<&ops::clamp, key(byte, byte, 0, 3, all)>(call, of(m, n, 96, 96));
-  gives_the_same<&ops::less, key(byte, dtype::boolean, 0, 2, all)>(call, of(m, n, 96, 96));
-  gives_the_same<&ops::convert, key(byte, dtype::f32, 0, 1, first)>(call, of(m, n, 1152, 0));
-  gives_the_same<&ops::convert, key(byte, dtype::bf16, any_columns, 1, first)>(call, of(m, n, 37, 0));
-  gives_the_same<&ops::convert, key(byte, dtype::i32, 0, 1, first)>(call, of(m, n, 96, 0));
-  gives_the_same<&ops::convert, key(dtype::f32, byte, 0, 1, first)>(call, of(f, f, 1152, 0));
+  gives_the_same<&ops::add, step_key(byte, byte, 6, 2, all_wide)>(call, of(m, n, 6, 6));
+  gives_the_same<&ops::add, step_key(byte, byte, 0, 2, first_wide)>(call, of(m, n, 1152, 1));
+  gives_the_same<&ops::multiply, step_key(byte, byte, any_columns, 2, all_wide)>(call, of(m, n, 1031, 1031));
+  gives_the_same<&ops::maximum, step_key(byte, byte, 0, 2, all_wide)>(call, of(m, n, 96, 96));
+  gives_the_same<&ops::clamp, step_key(byte, byte, 0, 3, all_wide)>(call, of(m, n, 96, 96));
+  gives_the_same<&ops::less, step_key(byte, dtype::boolean, 0, 2, all_wide)>(call, of(m, n, 96, 96));
+  gives_the_same<&ops::convert, step_key(byte, dtype::f32, 0, 1, first_wide)>(call, of(m, n, 1152, 0));
+  gives_the_same<&ops::convert, step_key(byte, dtype::bf16, any_columns, 1, first_wide)>(call, of(m, n, 37, 0));
+  gives_the_same<&ops::convert, step_key(byte, dtype::i32, 0, 1, first_wide)>(call, of(m, n, 96, 0));
+  gives_the_same<&ops::convert, step_key(dtype::f32, byte, 0, 1, first_wide)>(call, of(f, f, 1152, 0));
 }
 
 TEST_CASE("kernel sets: devices combine elements as a program without them does") {
