@@ -44,7 +44,7 @@ template <class Visit> void for_each_key(const kernels::shared_block& row, const
           key.operand_count = row.operands;
           key.result_wide = wide < 1 << row.operands;
           for (int k = 0; k < row.operands; ++k) {
-            key.operand_type[k] = row.signature == block_signature::selects && k == 0 ? dtype::boolean : from;
+            key.operand_type[k] = kernels::operand_type_of(row.signature, k, from);
             key.wide[k] = key.result_wide && (wide >> k & 1) != 0;
           }
           visit(key);
@@ -309,7 +309,7 @@ TEST_CASE("kernel sets: they have every micro-operation that a program leaves to
 TEST_CASE("kernel sets: of any other type or op a program has its own code") {
   block_key key = key_for(0, 2, {true, true, false});
   CHECK(kernels::is_shared(&ops::add, key));
-  key.type = key.operand_type[0] = key.operand_type[1] = dtype::u32;
+  key.type = key.operand_type[0] = key.operand_type[1] = dtype::boolean;
   CHECK_FALSE(kernels::is_shared(&ops::add, key));
   CHECK(kernels::processor_kernels().block("add", key) == nullptr);
   key = key_for(0, 2, {true, true, false});
@@ -317,7 +317,7 @@ TEST_CASE("kernel sets: of any other type or op a program has its own code") {
   CHECK_FALSE(kernels::is_shared(&ops::add, key));
   CHECK_FALSE(kernels::is_shared(&ops::total_less, key_for(0, 2, {true, true, false})));
   CHECK(kernels::shared_product(dtype::f16, dtype::f32, dtype::f16) == -1);
-  CHECK(kernels::shared_reduction(reduction::sum, dtype::u32, dtype::u32) == -1);
+  CHECK(kernels::shared_reduction(reduction::sum, dtype::i8, dtype::i32) == -1);
 }
 
 TEST_CASE("kernel sets: micro-operations make the bits of a program's own, functions nearly") {
@@ -419,13 +419,14 @@ TEST_CASE("kernel sets: steps of f16 and of 64-bit integers make the bits of a p
   gives_the_same<&ops::abs, step_key(i64, i64, 0, 1, first_wide)>(call, of(m, n, 96, 0));
 }
 
-TEMPLATE_TEST_CASE("kernel sets: steps of bytes make the bits of a program's own", "", std::int8_t, std::uint8_t) {
+TEMPLATE_TEST_CASE("kernel sets: steps of short integers make the bits of a program's own", "", std::int8_t,
+                   std::uint8_t, std::uint32_t) {
   constexpr std::size_t most = 5 * 1200;
   std::vector<TestType> m(most + 8);
   std::vector<TestType> n(most + 8);
   std::vector<float> f(most + 8);
   for (std::size_t i = 0; i < m.size(); ++i) {
-    m[i] = static_cast<TestType>(i * 40503 >> 3U);
+    m[i] = static_cast<TestType>(static_cast<std::uint32_t>(i * 0x9e3779b1U) >> 3U);
     n[i] = static_cast<TestType>(i * i % 251);
     f[i] = std::bit_cast<float>(static_cast<std::uint32_t>(i * 0x9e3779b1U));
   }
@@ -433,17 +434,66 @@ TEMPLATE_TEST_CASE("kernel sets: steps of bytes make the bits of a program's own
   const auto of = [&](auto& a, auto& b, std::int64_t columns, std::int64_t b_row) {
     return read_rows(call, a, b, columns, b_row);
   };
-  constexpr dtype byte = std::is_signed_v<TestType> ? dtype::i8 : dtype::u8;
-  gives_the_same<&ops::add, step_key(byte, byte, 6, 2, all_wide)>(call, of(m, n, 6, 6));
-  gives_the_same<&ops::add, step_key(byte, byte, 0, 2, first_wide)>(call, of(m, n, 1152, 1));
-  gives_the_same<&ops::multiply, step_key(byte, byte, any_columns, 2, all_wide)>(call, of(m, n, 1031, 1031));
-  gives_the_same<&ops::maximum, step_key(byte, byte, 0, 2, all_wide)>(call, of(m, n, 96, 96));
-  gives_the_same<&ops::clamp, step_key(byte, byte, 0, 3, all_wide)>(call, of(m, n, 96, 96));
-  gives_the_same<&ops::less, step_key(byte, dtype::boolean, 0, 2, all_wide)>(call, of(m, n, 96, 96));
-  gives_the_same<&ops::convert, step_key(byte, dtype::f32, 0, 1, first_wide)>(call, of(m, n, 1152, 0));
-  gives_the_same<&ops::convert, step_key(byte, dtype::bf16, any_columns, 1, first_wide)>(call, of(m, n, 37, 0));
-  gives_the_same<&ops::convert, step_key(byte, dtype::i32, 0, 1, first_wide)>(call, of(m, n, 96, 0));
-  gives_the_same<&ops::convert, step_key(dtype::f32, byte, 0, 1, first_wide)>(call, of(f, f, 1152, 0));
+  constexpr dtype type = dtype_of<TestType>;
+  gives_the_same<&ops::add, step_key(type, type, 6, 2, all_wide)>(call, of(m, n, 6, 6));
+  gives_the_same<&ops::add, step_key(type, type, 0, 2, first_wide)>(call, of(m, n, 1152, 1));
+  gives_the_same<&ops::multiply, step_key(type, type, any_columns, 2, all_wide)>(call, of(m, n, 1031, 1031));
+  gives_the_same<&ops::divide, step_key(type, type, any_columns, 2, all_wide)>(call, of(m, n, 37, 37));
+  gives_the_same<&ops::remainder, step_key(type, type, 0, 2, all_wide)>(call, of(m, n, 96, 96));
+  gives_the_same<&ops::maximum, step_key(type, type, 0, 2, all_wide)>(call, of(m, n, 96, 96));
+  gives_the_same<&ops::clamp, step_key(type, type, 0, 3, all_wide)>(call, of(m, n, 96, 96));
+  gives_the_same<&ops::bitwise_xor, step_key(type, type, 0, 2, all_wide)>(call, of(m, n, 96, 96));
+  gives_the_same<&ops::shift_left, step_key(type, type, 0, 2, first_wide)>(call, of(m, n, 96, 1));
+  gives_the_same<&ops::shift_right_logical, step_key(type, type, 0, 2, all_wide)>(call, of(m, n, 96, 96));
+  gives_the_same<&ops::shift_right_arithmetic, step_key(type, type, any_columns, 2, first_wide)>(call, of(m, n, 37, 1));
+  gives_the_same<&ops::less, step_key(type, dtype::boolean, 0, 2, all_wide)>(call, of(m, n, 96, 96));
+  gives_the_same<&ops::convert, step_key(type, dtype::f32, 0, 1, first_wide)>(call, of(m, n, 1152, 0));
+  gives_the_same<&ops::convert, step_key(type, dtype::bf16, any_columns, 1, first_wide)>(call, of(m, n, 37, 0));
+  gives_the_same<&ops::convert, step_key(type, dtype::i32, 0, 1, first_wide)>(call, of(m, n, 96, 0));
+  gives_the_same<&ops::convert, step_key(dtype::f32, type, 0, 1, first_wide)>(call, of(f, f, 1152, 0));
+}
+
+TEST_CASE("kernel sets: choices among truth values make the bits of a program's own") {
+  std::vector<unsigned char> truths(5 * 96);
+  for (std::size_t i = 0; i < truths.size(); ++i) truths[i] = static_cast<unsigned char>(i * 40503 >> 4U & 1U);
+  block_call call;
+  call.rows = 5;
+  const auto of = [&](std::int64_t columns) {
+    call.columns = call.result.row = columns;
+    for (int k = 0; k < 3; ++k) call.operand[k] = {truths.data() + 7 * k, columns};
+    return static_cast<std::size_t>(5 * columns);
+  };
+  constexpr dtype truth = dtype::boolean;
+  gives_the_same<&ops::select, step_key(truth, truth, 0, 3, all_wide)>(call, of(64));
+  gives_the_same<&ops::select, step_key(truth, truth, any_columns, 3, all_wide)>(call, of(37));
+  gives_the_same<&ops::not_equal, step_key(truth, truth, 0, 2, all_wide)>(call, of(64));
+}
+
+TEMPLATE_TEST_CASE("kernel sets: softmax of 16 bits makes the bits of a program's own", "", float16, bfloat16) {
+  std::vector<TestType> x(5 * 96);
+  std::vector<float> raised(5 * 96);
+  std::vector<float> factor(5);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    raised[i] = std::exp(std::sin(static_cast<float>(i) * 0.37F) * 3);
+    factor[i % 5] = 0.03F + static_cast<float>(i) / 64;
+  }
+  block_call call;
+  call.rows = 5;
+  const auto of = [&](std::int64_t columns) {
+    call.columns = call.result.row = columns;
+    call.operand[0] = {x.data(), columns};
+    call.operand[1] = {raised.data(), columns};
+    call.operand[2] = {factor.data(), 1};
+    return static_cast<std::size_t>(5 * columns);
+  };
+  constexpr auto key = [](std::int64_t columns) {
+    block_key made = step_key(dtype::f32, dtype_of<TestType>, columns, 3, {true, true, false});
+    made.operand_type[0] = dtype_of<TestType>;
+    return made;
+  };
+  gives_the_same<&ops::softmax, key(0)>(call, of(96));
+  gives_the_same<&ops::softmax, key(6)>(call, of(6));
+  gives_the_same<&ops::standardise, key(any_columns)>(call, of(37));
 }
 
 TEST_CASE("kernel sets: devices combine elements as a program without them does") {
@@ -488,12 +538,14 @@ TEST_CASE("kernel sets: devices combine elements as a program without them does"
   }
 }
 
-TEST_CASE("kernel sets: reductions of f16 and of 64-bit integers") {
+TEST_CASE("kernel sets: reductions of f16 and of long and unsigned integers") {
   constexpr std::int64_t lines = 130;
   constexpr std::int64_t columns = 70;
   std::vector<float16> x(lines * columns);
   std::vector<std::int64_t> m(lines * columns);
+  std::vector<std::uint32_t> w(lines * columns);
   for (std::size_t i = 0; i < x.size(); ++i) {
+    w[i] = static_cast<std::uint32_t>(i * 0x9e3779b1U);
     // Sums that are exact, whatever the order.
     x[i] = float16(static_cast<float>(static_cast<int>(i * 7919 % 17) - 8) / 8);
     m[i] = static_cast<std::int64_t>(i * 0x9e3779b97f4a7c15U);
@@ -515,5 +567,7 @@ TEST_CASE("kernel sets: reductions of f16 and of 64-bit integers") {
     same_of_both.template operator()<reduction::max, dtype::f16, dtype::f16>(x, dims);
     same_of_both.template operator()<reduction::sum, dtype::i64, dtype::i64>(m, dims);
     same_of_both.template operator()<reduction::min, dtype::i64, dtype::i64>(m, dims);
+    same_of_both.template operator()<reduction::sum, dtype::u32, dtype::u32>(w, dims);
+    same_of_both.template operator()<reduction::max, dtype::u32, dtype::u32>(w, dims);
   }
 }

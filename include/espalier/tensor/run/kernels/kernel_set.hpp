@@ -60,7 +60,8 @@ struct reduction_types {
 inline constexpr reduction_types shared_reductions[]{
     {dtype::f32, dtype::f32},  {dtype::f64, dtype::f64}, {dtype::bf16, dtype::bf16}, {dtype::bf16, dtype::f32},
     {dtype::f32, dtype::bf16}, {dtype::f16, dtype::f16}, {dtype::f16, dtype::f32},   {dtype::f32, dtype::f16},
-    {dtype::i32, dtype::i32},  {dtype::i64, dtype::i64}, {dtype::i8, dtype::i8},     {dtype::u8, dtype::u8}};
+    {dtype::i32, dtype::i32},  {dtype::i64, dtype::i64}, {dtype::i8, dtype::i8},     {dtype::u8, dtype::u8},
+    {dtype::u32, dtype::u32}};
 inline constexpr int shared_reduction_count = static_cast<int>(sizeof(shared_reductions) / sizeof(reduction_types));
 /// The index in a set's table, or -1.
 [[nodiscard]] constexpr int shared_reduction(reduction kind, dtype from, dtype to) {

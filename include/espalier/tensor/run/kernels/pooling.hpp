@@ -139,9 +139,11 @@ void pool_by(const pooling_walk& walk, Acc start, T* result, const Step& step) {
 
 /// What kernel sets pool: of operands of one type.
 inline constexpr kernels::kernel_types shared_pools[]{
-    kernels::of_types(dtype::f32, dtype::f32), kernels::of_types(dtype::f64, dtype::f64),
+    kernels::of_types(dtype::f32, dtype::f32),   kernels::of_types(dtype::f64, dtype::f64),
     kernels::of_types(dtype::bf16, dtype::bf16), kernels::of_types(dtype::f16, dtype::f16),
-    kernels::of_types(dtype::i32, dtype::i32)};
+    kernels::of_types(dtype::i32, dtype::i32),   kernels::of_types(dtype::i64, dtype::i64),
+    kernels::of_types(dtype::u32, dtype::u32),   kernels::of_types(dtype::i8, dtype::i8),
+    kernels::of_types(dtype::u8, dtype::u8)};
 inline constexpr kernels::kernel_types shared_pool_gradients[]{
     kernels::of_types(dtype::f32, dtype::f32, dtype::f32, dtype::f32),
     kernels::of_types(dtype::f64, dtype::f64, dtype::f64, dtype::f64),

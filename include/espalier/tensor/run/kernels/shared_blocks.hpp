@@ -14,13 +14,14 @@ namespace espalier::kernels {
 
 /// How the types of operands and result belong together, for a type T.
 enum class block_signature : std::uint8_t {
-  same,      ///< all are T
-  compares,  ///< operands are T, the result is a truth value
-  selects,   ///< the first operand is a truth value, all else is T
-  converts,  ///< the operand is T, the result any of the types
-  fills,     ///< there are no operands
-  counts,    ///< there are none, and the index runs along the columns
-  reduces    ///< a row, or all rows of a block, to T
+  same,        ///< all are T
+  compares,    ///< operands are T, the result is a truth value
+  selects,     ///< the first operand is a truth value, all else is T
+  normalises,  ///< the first operand and the result are T, all else is what T is computed in
+  converts,    ///< the operand is T, the result any of the types
+  fills,       ///< there are no operands
+  counts,      ///< there are none, and the index runs along the columns
+  reduces      ///< a row, or all rows of a block, to T
 };
 
 /// A set of element types.
@@ -30,10 +31,9 @@ using type_set = std::uint32_t;
 /// Those of f16 are steps of f32 with conversions around them, and cost next to nothing.
 inline constexpr type_set shared_floats = only(dtype::f32) | only(dtype::f64) | only(dtype::bf16) | only(dtype::f16);
 inline constexpr type_set shared_bytes = only(dtype::i8) | only(dtype::u8);
-inline constexpr type_set shared_numbers = shared_floats | only(dtype::i32) | only(dtype::i64) | shared_bytes;
-/// Random words are compared, shifted and converted.
-inline constexpr type_set shared_words = only(dtype::i32) | only(dtype::u32) | only(dtype::i64);
-inline constexpr type_set shared_types = shared_numbers | only(dtype::boolean) | only(dtype::u32);
+inline constexpr type_set shared_words = only(dtype::i32) | only(dtype::u32) | only(dtype::i64) | shared_bytes;
+inline constexpr type_set shared_numbers = shared_floats | shared_words;
+inline constexpr type_set shared_types = shared_numbers | only(dtype::boolean);
 inline constexpr type_set all_types = (type_set{1} << dtype_count) - 1;
 
 struct shared_block {
@@ -90,13 +90,13 @@ inline constexpr shared_block shared_blocks[]{
     {&ops::shift_right_logical, block_signature::same, 2, shared_words},
     {&ops::shift_right_arithmetic, block_signature::same, 2, shared_words},
     {&ops::is_finite, block_signature::compares, 1, shared_floats},
-    {&ops::softmax, block_signature::same, 3, shared_floats},
-    {&ops::standardise, block_signature::same, 3, shared_floats},
-    {&ops::less, block_signature::compares, 2, shared_numbers | shared_words},
-    {&ops::less_equal, block_signature::compares, 2, shared_numbers | shared_words},
-    {&ops::equal, block_signature::compares, 2, shared_numbers | shared_words},
-    {&ops::not_equal, block_signature::compares, 2, shared_numbers | shared_words},
-    {&ops::select, block_signature::selects, 3, shared_numbers},
+    {&ops::softmax, block_signature::normalises, 3, shared_floats},
+    {&ops::standardise, block_signature::normalises, 3, shared_floats},
+    {&ops::less, block_signature::compares, 2, shared_numbers},
+    {&ops::less_equal, block_signature::compares, 2, shared_numbers},
+    {&ops::equal, block_signature::compares, 2, shared_types},
+    {&ops::not_equal, block_signature::compares, 2, shared_types},
+    {&ops::select, block_signature::selects, 3, shared_types},
     {&ops::convert, block_signature::converts, 1, shared_types},
     {&ops::broadcast, block_signature::same, 1, all_types},
     {&ops::reshape, block_signature::same, 1, all_types},
@@ -105,12 +105,17 @@ inline constexpr shared_block shared_blocks[]{
     {&ops::result, block_signature::same, 1, all_types},
     {&ops::stop_gradient, block_signature::same, 1, all_types},
     {&ops::constant, block_signature::fills, 0, all_types},
-    {&ops::iota, block_signature::counts, 0, only(dtype::f32) | only(dtype::i32)},
+    {&ops::iota, block_signature::counts, 0, only(dtype::f32) | only(dtype::i32) | only(dtype::i64)},
     {&ops::reduce, block_signature::reduces, 1, shared_numbers},
     {&ops::reduce_sum, block_signature::reduces, 1, shared_numbers},
 };
 inline constexpr int shared_block_count = static_cast<int>(sizeof(shared_blocks) / sizeof(shared_block));
 
+/// The type of operand `k` of a step of such a signature, for a type T.
+[[nodiscard]] constexpr dtype operand_type_of(block_signature signature, int k, dtype type) {
+  if (signature == block_signature::selects && k == 0) return dtype::boolean;
+  return signature == block_signature::normalises && k > 0 ? facts_of(type).accumulate : type;
+}
 /// Whether a row of the list has the types of `key`. Reductions from another type are left to the programs.
 [[nodiscard]] constexpr bool has_types(const shared_block& row, const block_key& key) {
   if (key.operand_count != row.operands) return false;
@@ -123,8 +128,7 @@ inline constexpr int shared_block_count = static_cast<int>(sizeof(shared_blocks)
   if (row.signature == block_signature::compares && key.type != dtype::boolean) return false;
   if (row.signature == block_signature::converts) return has(row.types, key.type);
   for (int k = 0; k < row.operands; ++k) {
-    const bool is_choice = row.signature == block_signature::selects && k == 0;
-    if (key.operand_type[k] != (is_choice ? dtype::boolean : type)) return false;
+    if (key.operand_type[k] != operand_type_of(row.signature, k, type)) return false;
   }
   return true;
 }

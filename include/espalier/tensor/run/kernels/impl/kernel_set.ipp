@@ -39,8 +39,7 @@ namespace espalier::detail {
   key.operand_count = row.operands;
   key.result_wide = pattern != all_narrow(row.operands);
   for (int k = 0; k < row.operands; ++k) {
-    const bool is_choice = row.signature == kernels::block_signature::selects && k == 0;
-    key.operand_type[k] = is_choice ? dtype::boolean : from;
+    key.operand_type[k] = kernels::operand_type_of(row.signature, k, from);
     key.wide[k] = key.result_wide && (pattern >> k & 1) != 0;
   }
   return key;
