@@ -124,6 +124,91 @@ struct lone_layer {
 template <bool Loop>
 using lone_layers_program = ep::program<ep::mesh<>, two_layers<lone_layer, Loop>, ep::f64<640, 8>, ep::f64<2, 8>>;
 
+/// Logits that two losses read: a cross entropy, and one of the table's expected row. x [rows, features], table
+/// [classes, features].
+template <class On> struct two_losses {
+  constexpr auto operator()(const auto& x, const auto& given, const auto& targets) const {
+    return ep::value_and_grad<0, 1>([&](const auto& rows, const auto& weights) {
+      const auto table = ep::shard<typename On::keys, ep::none>(weights);
+      const auto logits = ep::einsum<"rd,vd->rv">(ep::shard<typename On::queries, ep::none>(rows), table);
+      const auto expected = ep::einsum<"rv,vd->rd">(ep::softmax<-1>(logits), table);
+      return ep::nn::cross_entropy(logits, targets) + ep::sum(expected * expected);
+    })(x, given);
+  }
+};
+constexpr int loss_rows = 301;
+constexpr int loss_classes = 4098;
+constexpr int loss_features = 8;
+template <int Rows, int Classes>
+using two_losses_program =
+    ep::program<typename lone_on<Rows, Classes>::mesh, two_losses<lone_on<Rows, Classes>>,
+                ep::f64<loss_rows, loss_features>, ep::f64<loss_classes, loss_features>, ep::i32<loss_rows>>;
+/// The same, written out; returns the largest difference of the loss and its gradients.
+template <class Program> double worst_of_losses() {
+  constexpr auto rows = static_cast<std::size_t>(loss_rows);
+  constexpr auto classes = static_cast<std::size_t>(loss_classes);
+  constexpr auto features = static_cast<std::size_t>(loss_features);
+  ep::world world(Program::mesh::value);
+  ep::runner<Program> run(world);
+  auto x = run.template argument<0>();
+  auto table = run.template argument<1>();
+  auto targets = run.template argument<2>();
+  x.for_each([](double& one, std::int64_t i) { one = static_cast<double>(i * i % 19) / 10 - 1; });
+  table.for_each([](double& one, std::int64_t i) { one = static_cast<double>(i * i % 23) / 10 - 1; });
+  targets.for_each([](std::int32_t& one, std::int64_t i) { one = static_cast<std::int32_t>(i * 7919 % loss_classes); });
+  const std::vector<double> a = ep::gather(world, x);
+  const std::vector<double> t = ep::gather(world, table);
+  const std::vector<std::int32_t> target = ep::gather(world, targets);
+  double loss = 0;
+  std::vector<double> of_x(a.size(), 0);
+  std::vector<double> of_table(t.size(), 0);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const double* const row = &a[r * features];
+    std::vector<double> p(classes);
+    double total = 0;
+    double hit = 0;
+    for (std::size_t v = 0; v < classes; ++v) {
+      double logit = 0;
+      for (std::size_t d = 0; d < features; ++d) logit += row[d] * t[v * features + d];
+      if (v == static_cast<std::size_t>(target[r])) hit = logit;
+      total += p[v] = std::exp(logit);
+    }
+    loss += (std::log(total) - hit) / loss_rows;
+    std::vector<double> expected(features, 0);
+    for (std::size_t v = 0; v < classes; ++v) {
+      p[v] /= total;
+      for (std::size_t d = 0; d < features; ++d) expected[d] += p[v] * t[v * features + d];
+    }
+    for (const double one : expected) loss += one * one;
+    double mean = 0;
+    std::vector<double> of_p(classes, 0);
+    for (std::size_t v = 0; v < classes; ++v) {
+      for (std::size_t d = 0; d < features; ++d) of_p[v] += 2 * expected[d] * t[v * features + d];
+      mean += p[v] * of_p[v];
+    }
+    for (std::size_t v = 0; v < classes; ++v) {
+      const double is_hit = v == static_cast<std::size_t>(target[r]) ? 1 : 0;
+      const double of_logit = (p[v] - is_hit) / loss_rows + p[v] * (of_p[v] - mean);
+      for (std::size_t d = 0; d < features; ++d) {
+        of_x[r * features + d] += of_logit * t[v * features + d];
+        of_table[v * features + d] += of_logit * row[d] + p[v] * 2 * expected[d];
+      }
+    }
+  }
+  const auto& found = run(x, table, targets);
+  double worst = std::abs(ep::gather(world, found.template get<0>())[0] - loss) / loss;
+  const auto compare = [&](const std::vector<double>& here, const std::vector<double>& wanted) {
+    REQUIRE(here.size() == wanted.size());
+    for (std::size_t i = 0; i < here.size(); ++i) {
+      const double difference = std::abs(here[i] - wanted[i]) / (1 + std::abs(wanted[i]));
+      worst = difference <= worst ? worst : difference;
+    }
+  };
+  compare(ep::gather(world, found.template get<1>().template get<0>()), of_x);
+  compare(ep::gather(world, found.template get<1>().template get<1>()), of_table);
+  return worst;
+}
+
 }  // namespace
 
 TEST_CASE("attention of matrices, [queries, keys], keeps no scores, forward and gradient", "[execute]") {
@@ -208,6 +293,16 @@ TEST_CASE("layers of a lone head, in a loop or not, keep neither scores nor thei
   STATIC_REQUIRE(lone_layers_program<true>::arena_bytes() < 10 * 640 * 8 * 8 + 1024);
   STATIC_REQUIRE(lone_layers_program<false>::arena_bytes() < 10 * 640 * 8 * 8);
   CHECK(worst_difference_of_layers<lone_layers_program<true>, lone_layers_program<false>>() < 1e-11);
+}
+
+TEST_CASE("scores that are read for two losses are kept for neither", "[execute]") {
+  // The logits take 9.9 MB, and the truth values that tell a row's target 1.2 MB.
+  STATIC_REQUIRE(two_losses_program<1, 1>::arena_bytes() < 2 * loss_rows * loss_classes);
+  CHECK(worst_of_losses<two_losses_program<1, 1>>() < 1e-12);
+  STATIC_REQUIRE(two_losses_program<1, 4>::arena_bytes() < 2 * loss_rows * 1025);
+  CHECK(worst_of_losses<two_losses_program<1, 4>>() < 1e-12);
+  STATIC_REQUIRE(two_losses_program<2, 2>::arena_bytes() < 2 * 151 * 2049);
+  CHECK(worst_of_losses<two_losses_program<2, 2>>() < 1e-12);
 }
 
 TEST_CASE("layers of weights and losses are no attention", "[plan]") {

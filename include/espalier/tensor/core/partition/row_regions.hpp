@@ -22,8 +22,9 @@ class row_region_finder {
   constexpr row_region_finder(graph_view g, schedule& s) : g_(g), s_(s) {}
 
   constexpr void run() {
-    for (int u = 0; u < s_.launches.size(); ++u) {
-      if (s_.launches[u].region_end < 0 && starts_at(u)) try_from(u);
+    for (int u = 0; u < s_.launches.size();) {
+      // A region may have put another launch here, which comes next.
+      if (s_.launches[u].region_end >= 0 || !starts_at(u) || !try_from(u)) ++u;
     }
   }
 
@@ -59,7 +60,13 @@ class row_region_finder {
     return marks_region(structure_of(i)) || structure_of(i) == structure::result || i.op->facts.overwrites >= 0;
   }
 
-  constexpr void try_from(int first) {
+  constexpr void note_place(int u) {
+    for (int n = s_.launches[u].first; n < s_.launches[u].first + s_.launches[u].count; ++n)
+      s_.launch_of[s_.order[n]] = u;
+  }
+
+  /// Whether a region starts at launch `first`: then it is in place.
+  constexpr bool try_from(int first) {
     space_ = g_[instruction_of(first)].shape;
     first_ = first;
     content_.clear();
@@ -80,14 +87,17 @@ class row_region_finder {
     drop_others();
     leave_to_others();
     while (!parts_.empty() && parts_.back() != part::member) parts_.pop_back();
-    if (is_worth_it()) place();
+    if (!is_worth_it()) return false;
+    place();
+    return true;
   }
 
-  /// The content of a value, or of what it repeats if it is not stored.
-  [[nodiscard]] constexpr content content_of(int value) const {
+  /// A value, or what it repeats if it is not stored.
+  [[nodiscard]] constexpr int stored_source(int value) const {
     while (s_.launch_of[value] < 0 && is_read_through(g_[value])) value = g_[value].operand[0];
-    return content_[value];
+    return value;
   }
+  [[nodiscard]] constexpr content content_of(int value) const { return content_[stored_source(value)]; }
 
   constexpr part part_of(int u, int& scores) const {
     bool reads_rows = false;
@@ -115,18 +125,24 @@ class row_region_finder {
       return fits ? part::member : part::after;
     }
     if (!reads_rows) return part::before;
-    return what.fused && what.space == space_ && works_by_rows(u) ? part::member : part::after;
+    const bool is_of_rows = what.space == leading(space_);
+    return what.fused && (is_of_rows || what.space == space_) && works_by_rows(u, is_of_rows) ? part::member
+                                                                                              : part::after;
   }
 
   /// Whether a chain needs of each row of scores, and of the numbers of each row, only the row it works on.
-  [[nodiscard]] constexpr bool works_by_rows(int u) const {
+  /// `is_of_rows`: it has a number for each row, and no scores.
+  [[nodiscard]] constexpr bool works_by_rows(int u, bool is_of_rows) const {
     const launch& what = s_.launches[u];
     for (int n = what.first; n < what.first + what.count; ++n) {
       const instruction& i = g_[s_.order[n]];
       if (s_.role[s_.order[n]] == fused_role::accumulator) return false;
-      const bool is_wide = i.op->fuse == fusion::reduction || s_.role[s_.order[n]] == fused_role::wide;
+      if (is_of_rows && (i.op->fuse != fusion::elementwise || !(i.shape == what.space))) return false;
+      const bool is_wide = !is_of_rows && (i.op->fuse == fusion::reduction || s_.role[s_.order[n]] == fused_role::wide);
       for (int k = 0; k < i.operand_count; ++k) {
         const int o = g_.operand_at(i, k);
+        // Of other rows.
+        if (is_of_rows && s_.launch_of[o] < 0 && g_[o].op->shifts != nullptr) return false;
         if (content_of(o) != content::rows) continue;
         if (s_.launch_of[o] >= 0) {
           if (!(g_[o].shape == (is_wide ? space_ : leading(space_)))) return false;
@@ -149,15 +165,14 @@ class row_region_finder {
     for (int at = what.first; at < what.first + what.count; ++at) {
       const instruction& i = g_[s_.order[at]];
       for (int k = 0; k < i.operand_count; ++k) {
-        int o = g_.operand_at(i, k);
-        while (s_.launch_of[o] < 0 && is_read_through(g_[o])) o = g_[o].operand[0];
-        const int from = s_.launch_of[o] - first_;
+        const int from = s_.launch_of[stored_source(g_.operand_at(i, k))] - first_;
         if (from >= 0 && from < n && parts_[from] == part::member) f(from);
       }
     }
   }
 
-  /// Only launches that work on the same scores as the first one, or on others together with these, are a region.
+  /// Only launches that work on the same scores as the first one, or on others together with these, are a region. The
+  /// others come after it, where they may be in another one: nothing that comes before reads them.
   constexpr void drop_others() {
     list<bool> together(parts_.size(), false);
     if (!together.empty()) together[0] = true;
@@ -178,7 +193,7 @@ class row_region_finder {
       }
     }
     for (int n = 0; n < parts_.size(); ++n) {
-      if (parts_[n] == part::member && !together[n]) parts_[n] = part::before;
+      if (parts_[n] == part::member && !together[n]) parts_[n] = part::after;
     }
   }
   /// Scores that no member reads, as those of a gradient that needs maxima and sums of the region, are made after it,
@@ -250,16 +265,22 @@ class row_region_finder {
         if (which == part::member) {
           one.region_end = end;
           one.scores = scores_[n];
+          if (one.fused) join_space(one);
         }
         placed.push_back(one);
       }
     }
     for (int n = 0; n < placed.size(); ++n) {
       s_.launches[first_ + n] = placed[n];
-      for (int at = placed[n].first; at < placed[n].first + placed[n].count; ++at)
-        s_.launch_of[s_.order[at]] = first_ + n;
+      note_place(first_ + n);
     }
     // What a loop passes on names the launch that ends it, which stays where it is.
+  }
+  /// A chain of numbers of rows takes turns with the others as one that has no element for each column.
+  constexpr void join_space(launch& chain) {
+    if (chain.space == space_) return;
+    chain.space = space_;
+    for (int n = chain.first; n < chain.first + chain.count; ++n) s_.role[s_.order[n]] = fused_role::narrow;
   }
 
   graph_view g_;

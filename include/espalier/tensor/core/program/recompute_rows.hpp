@@ -105,7 +105,7 @@ class row_recomputation {
     if (space_[id] >= 0 || is_late_[id]) {
       for (int k = 0; k < i.operand_count; ++k) {
         int& operand = edit_.operand_at(i, k);
-        operand = at_level(operand, level_[id]);
+        operand = at_level(operand, level_[id], space_[id]);
       }
     }
     sink_masks(i, id);
@@ -113,18 +113,24 @@ class row_recomputation {
     edit_.place(id);
   }
 
-  /// The value of an instruction where it is read at this level: made again if it is one of scores that would have to
-  /// be stored for it.
-  constexpr int at_level(int id, int level) {
-    const int space = space_[id];
-    if (space < 0 || level_[id] == level || kept_[id] || !spaces_[space].is_used) return id;
-    if (!(g_[id].shape == spaces_[space].shape)) return id;
+  /// The value of an instruction where one of space `reader`, or of none, reads it at this level: made again if it is
+  /// one of scores that would have to be stored for it, or a mask.
+  constexpr int at_level(int id, int level, int reader) {
+    int space = space_[id];
+    if (space < 0) {
+      int steps = 0;
+      if (reader < 0 || !follows_from_rows(id, spaces_[reader], steps)) return id;
+      space = reader;
+    } else if (level_[id] == level || kept_[id]) {
+      return id;
+    }
+    if (!spaces_[space].is_used || !(g_[id].shape == spaces_[space].shape)) return id;
     for (int n = copies_.size() - 1; n >= 0 && n >= copies_.size() - most_copies; --n) {
       if (copies_[n].value == id && copies_[n].level == level) return copies_[n].made;
     }
     instruction i = g_[id];
     for (int k = 0; k < i.operand_count; ++k) {
-      const int made = at_level(g_.operand_at(g_[id], k), level);
+      const int made = at_level(g_.operand_at(g_[id], k), level, space);
       i.operand[k] = made;
     }
     i.label = nullptr;
@@ -132,6 +138,24 @@ class row_recomputation {
     const int made = edit_.append(i);
     copies_.push_back({id, level, made});
     return made;
+  }
+  /// Whether a value that does not follow from scores has an element for each of them, and is made of numbers that are
+  /// repeated along rows or columns, as a truth value that tells the target among logits.
+  [[nodiscard]] constexpr bool follows_from_rows(int id, const score_space& space, int& steps) const {
+    constexpr int most_steps = 12;
+    const instruction& i = g_[id];
+    if (++steps > most_steps || i.op->fuse != fusion::elementwise || i.region != space.region) return false;
+    if (!(i.shape == space.shape) || i.operand_count == 0 || i.operand_count > 3) return false;
+    for (int k = 0; k < i.operand_count; ++k) {
+      const instruction& from = g_[i.operand[k]];
+      if (from.op->fuse == fusion::source) continue;
+      if (from.op->fuse == fusion::broadcast) {
+        if (g_[from.operand[0]].shape.elements() == from.shape.elements()) return false;
+      } else if (!follows_from_rows(i.operand[k], space, steps)) {
+        return false;
+      }
+    }
+    return true;
   }
   /// Readers of one level are not far from each other.
   static constexpr int most_copies = 64;

@@ -129,8 +129,8 @@ class split_row_preparation {
   [[nodiscard]] constexpr sum_over_features sum_of_products(int id) const {
     const sum_over_features none;
     const instruction& all = g_[id];
-    if (!is_sum_of_devices(id) || all.op->facts.travels_along) return none;
-    if (id + 1 < g_.size && g_[id + 1].op->facts.travels_along) return none;
+    // Others that travel along with it need it; those that it travels along with do not.
+    if (!is_sum_of_devices(id) || (id + 1 < g_.size && g_[id + 1].op->facts.travels_along)) return none;
     const int sum = all.operand[0];
     if (!is_row_reduction(sum, reduction::sum)) return none;
     const instruction& product = g_[without_padding(g_[sum].operand[0])];
