@@ -112,9 +112,10 @@ class common_subexpressions {
     const sharding& one = g_.annotations[a].placement;
     const sharding& other = g_.annotations[b].placement;
     // Parts of different tensors may have equal buffers: a third of 8 and of 9.
-    return one.same_layout(other) && one.open == other.open && one.replicated == other.replicated &&
-           g_.annotations[a].shape == g_.annotations[b].shape &&
-           g_.annotations[a].priority == g_.annotations[b].priority;
+    if (!one.same_layout(other) || !(g_.annotations[a].shape == g_.annotations[b].shape)) return false;
+    // What guides completion says nothing any more when a program is partitioned.
+    return sources_too_ || (one.open == other.open && one.replicated == other.replicated &&
+                            g_.annotations[a].priority == g_.annotations[b].priority);
   }
 
   graph_view g_;
@@ -127,8 +128,8 @@ class common_subexpressions {
 
 /// The same program with instructions that compute the same from the same operands merged into the first of them.
 /// Only instructions of one loop are merged; arguments, results and the structure of loops stay.
-/// Without `sources_too`, constants, indices and broadcasts stay apart: before completion, one constant that two
-/// tensors share would carry the sharding of one to the other.
+/// Without `sources_too`, constants, indices and broadcasts stay apart, and what was annotated differently: before
+/// completion, one constant that two tensors share would carry the sharding of one to the other.
 [[nodiscard]] constexpr graph merge_common_subexpressions(graph_view g, bool sources_too = true) {
   return detail::common_subexpressions(g, sources_too).run();
 }
