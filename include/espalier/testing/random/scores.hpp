@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/nn/losses.hpp>
 #include <espalier/tensor/core/program/differentiate.hpp>
 #include <espalier/testing/random/annotations.hpp>
 
@@ -27,6 +28,7 @@ class score_program_generator : private random_annotations {
     keys_ = y;
     int s = product(x, y, scores);
     for (int n = random_.integer(0, 3); n > 0; --n) s = step(s);
+    if (random_.chance(0.25)) lose(s);
     if (random_.chance(0.9)) s = normalised(s);
     if (random_.chance(0.2)) s = step(s);
     for (int n = random_.integer(1, 3); n > 0; --n) read(s, scores);
@@ -185,6 +187,19 @@ class score_program_generator : private random_annotations {
       }
       default: return emit::softmax(b_, s, key_dims());
     }
+  }
+
+  /// The cross entropy of each row, whose target follows from its number: a second reader, which waits for the rows'
+  /// maxima and sums as a softmax does.
+  constexpr void lose(int s) {
+    const extents rows = detail::leading(shape_of(s));
+    const int row = emit::iota(b_, dtype::i32, rows, items_.size);
+    const int spread_out = emit::multiply(b_, row, emit::constant_like(b_, row, 7));
+    const int target = b_.append(ops::remainder, dtype::i32, rows, spread_out,
+                                 emit::constant_like(b_, row, static_cast<double>(keys_size_)));
+    const int loss = emit::cross_entropy(b_, s, target);
+    results_.push_back(loss);
+    read_.push_back(loss);
   }
 
   /// A product that keeps rows, or sums over them.
