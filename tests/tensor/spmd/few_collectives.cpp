@@ -480,6 +480,25 @@ static_assert(sends_rows<rows_on<4, 8>::apart>(8, 1536) && sends_rows<rows_on<2,
 // Forward and, as layers are computed again, in the gradient: 288 bytes of a layer and its gain.
 static_assert(sends_rows<rows_on<4, 8>::with_gain>(16, 16 * 216));
 
+/// A partial beside a whole term that is split: a sum over both, which meets another partial, makes a partial of
+/// either.
+template <class Rows, class Columns> struct difference_of_sums {
+  constexpr auto operator()(const auto& v, const auto& x, const auto& y) const {
+    const auto columns = ep::sum<0>(ep::shard<Rows, ep::none>(x));
+    return ep::sum(ep::shard<Rows>(y)) + 0.25 * ep::sum(ep::shard<Columns>(v) - columns);
+  }
+};
+template <int Rows, int Columns> struct sums_on {
+  struct rows : ep::axis<"rows", Rows> {};
+  struct columns : ep::axis<"columns", Columns> {};
+  using mesh = ep::mesh<rows, columns>;
+  template <class Split, template <int...> class T = ep::f64>
+  using of = ep::program<mesh, difference_of_sums<rows, Split>, T<9>, T<7, 9>, T<5>>;
+  using one_axis = of<rows>;
+  using two_axes = of<columns>;
+};
+static_assert(sums_on<4, 1>::one_axis::collectives() == 1);
+
 template <class Program> void agrees(int times = 1, double tolerance = 1e-11) {
   ep::world world(Program::mesh::value);
   const testing::comparison seen = testing::run_and_compare<Program>(world, times);
@@ -531,6 +550,17 @@ TEST_CASE("partials that meet whole terms are reduced once", "[execute]") {
 #endif
   agrees<apart::attention>(1, 1e-5);
   agrees<on<2, 4>::attention>(1, 1e-5);
+}
+
+TEST_CASE("a sum over a partial and a split whole term is a sum over the devices", "[execute]") {
+  agrees<sums_on<2, 1>::one_axis>();
+  agrees<sums_on<4, 1>::one_axis>();
+  agrees<sums_on<8, 1>::one_axis>();
+  agrees<sums_on<2, 2>::one_axis>();
+  agrees<sums_on<2, 2>::two_axes>();
+  agrees<sums_on<2, 4>::two_axes>();
+  agrees<sums_on<2, 2>::of<sums_on<2, 2>::rows, ep::bf16>>(1, 5e-2);
+  agrees<sums_on<2, 2>::of<sums_on<2, 2>::columns, ep::f16>>(1, 5e-3);
 }
 
 TEST_CASE("gradients of products in sixteen bits are reduced behind the loop", "[execute]") {

@@ -231,12 +231,36 @@ class partitioner {
       const int seen = open_.as_seen(sum);
       const int terms = compute(id, i, partial);
       device_.value[sum] = rest;
-      open_.open(id, terms, compute(id, i, 0));
+      const int rest_of_result = compute(id, i, 0);
       open_.forget(sum, seen);
+      const axis_mask of_rest = device_.layout_of(rest_of_result).placement.unreduced;
+      if (of_rest != 0 && of_rest == device_.layout_of(terms).placement.unreduced) {
+        // A sum over what the rest is split by: now it is a partial, too.
+        sums_.take(id, sum_of_terms(terms, rest_of_result), reduction::sum);
+        return true;
+      }
+      open_.open(id, terms, of_rest == 0 ? rest_of_result : reduced_rest(id, rest_of_result));
       if (!open_.meets_another(id, partial)) close(id);
       return true;
     }
     return false;
+  }
+  /// Of two partials over the same axes, in the wider of their types.
+  constexpr int sum_of_terms(int a, int b) {
+    const layout terms = device_.layout_of(a);
+    const dtype one = device_.program[a].type;
+    const dtype other = device_.program[b].type;
+    const dtype type = size_of(one) < size_of(other) ? other : one;
+    const int first = device_.program.converted(a, type);
+    const int second = device_.program.converted(device_.reshard(b, terms.placement), type);
+    return device_.program.append(builder::make(ops::add, type, extents{}, first, second), terms.shape,
+                                  terms.placement);
+  }
+  /// The rest of a sum that a reduction over other axes has made a partial.
+  constexpr int reduced_rest(int id, int rest) {
+    sharding whole = device_.layout_of(rest).placement;
+    whole.unreduced = 0;
+    return device_.rounded(id, device_.reshard(rest, whole));
   }
   constexpr bool visit_open_addition(int id, axis_mask partial) {
     const instruction& i = g_[id];

@@ -133,11 +133,17 @@ class row_recomputation {
       const int made = at_level(g_.operand_at(g_[id], k), level, space);
       i.operand[k] = made;
     }
-    i.label = nullptr;
+    // Scores are read as they were, too; of a mask, the first that is made has its name.
+    i.label = space_[id] < 0 ? take_label(id) : nullptr;
     sink_masks(i, id);
     const int made = edit_.append(i);
     copies_.push_back({id, level, made});
     return made;
+  }
+  constexpr const char* take_label(int id) {
+    const char* const label = edit_[id].label;
+    edit_[id].label = nullptr;
+    return label;
   }
   /// Whether a value that does not follow from scores has an element for each of them, and is made of numbers that are
   /// repeated along rows or columns, as a truth value that tells the target among logits.
@@ -211,9 +217,9 @@ class row_recomputation {
     if (i.op->facts.values == pattern::index)
       set_attributes(i, index_attributes{targets[attributes_of<index_attributes>(i).dim]});
     for (int k = 0; k < i.operand_count; ++k) i.operand[k] = spread(g_[id].operand[k], reader, targets);
+    i.label = i.shape == reader.shape ? take_label(id) : nullptr;
     i.shape = reader.shape;
     i.annotation = reader.annotation;
-    i.label = nullptr;
     i.region = reader.region;
     return edit_.append(i);
   }

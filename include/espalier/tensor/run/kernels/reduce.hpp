@@ -192,8 +192,6 @@ struct reduction_plan {
 
   /// Columns that are accumulated together: their accumulators stay in the first-level cache.
   static constexpr std::int64_t chunk = 1024;
-  /// Results of runs that are stored together.
-  static constexpr std::int64_t results_together = 64;
   [[nodiscard]] constexpr std::int64_t chunks() const { return ceil_div(kept.run, chunk); }
   [[nodiscard]] constexpr std::int64_t tasks() const { return kept.iterations() * chunks() * splits; }
 };
@@ -293,17 +291,14 @@ void reduce_tasks(const reduction_plan& plan, const T* from, std::int64_t first,
     const std::int64_t end = smaller_of(last, task - in_split + plan.kept.iterations() * chunks);
     const reduction_range range = range_of(plan, split);
     nest_walker at(plan.kept, in_split / chunks);
-    alignas(64) Acc buffer[reduction_plan::chunk];
     if (plan.kept.run == 1) {
-      // Results follow one another: storing some together costs less than each by itself.
-      for (std::int64_t count = 0; task < end; task += count) {
-        const std::int64_t start = (*at).to;
-        for (count = 0; count < smaller_of(reduction_plan::results_together, end - task); ++count, ++at)
-          buffer[count] = reduce_runs<Kind, Run, Acc>(plan, range, from + (*at).from);
-        store(start, split, &buffer[0], count);
+      for (; task < end; ++task, ++at) {
+        const Acc value = reduce_runs<Kind, Run, Acc>(plan, range, from + (*at).from);
+        store((*at).to, split, &value, 1);
       }
       continue;
     }
+    alignas(64) Acc buffer[reduction_plan::chunk];
     for (; task < end; ++task) {
       const std::int64_t start = task % chunks * reduction_plan::chunk;
       const std::int64_t columns = smaller_of(reduction_plan::chunk, plan.kept.run - start);
