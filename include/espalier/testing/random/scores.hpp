@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/nn/losses.hpp>
+#include <espalier/tensor/core/ops/broadcast.hpp>
 #include <espalier/tensor/core/program/differentiate.hpp>
 #include <espalier/testing/random/annotations.hpp>
 
@@ -192,7 +193,7 @@ class score_program_generator : private random_annotations {
   /// The cross entropy of each row, whose target follows from its number: a second reader, which waits for the rows'
   /// maxima and sums as a softmax does.
   constexpr void lose(int s) {
-    const extents rows = detail::leading(shape_of(s));
+    const extents rows = detail::reduced_shape(shape_of(s), key_dims(), false);
     const int row = emit::iota(b_, dtype::i32, rows, items_.size);
     const int spread_out = emit::multiply(b_, row, emit::constant_like(b_, row, 7));
     const int target = b_.append(ops::remainder, dtype::i32, rows, spread_out,
