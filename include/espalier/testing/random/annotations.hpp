@@ -32,7 +32,7 @@ class random_annotations : protected random_values {
       if (random_.chance(0.4)) placement.open |= 1U << static_cast<unsigned>(d);
     }
     if (random_.chance(options_.unfounded)) {
-      const int axis = random_.integer(0, options_.mesh.rank - 1);
+      const int axis = any_axis();
       if (!has_axis(placement.tiled() | placement.replicated, axis)) placement.unreduced |= bit_of(axis);
     }
     return b_.annotate(shape, placement, options_.priorities > 0 ? random_.integer(0, options_.priorities) : 0);
@@ -67,19 +67,52 @@ class random_annotations : protected random_values {
     return result;
   }
 
+  constexpr int split_along(int id, int axis, int dim) {
+    sharding split = sharding::whole(rank_of(id));
+    split.dim[dim] = axis_list(in_any_order(axis));
+    return annotated(ops::reshard, id, b_.annotate(shape_of(id), split));
+  }
+  constexpr int any_axis() { return random_.integer(0, options_.mesh.rank - 1); }
+  constexpr int split_anyhow(int id) {
+    const int dim = random_.integer(0, rank_of(id) - 1);
+    return split_along(id, any_axis(), dim);
+  }
+
+  /// A sum over a split dimension beside another split value, summed up in turn, beside the sum of a third one: devices
+  /// may keep what is partial until the last of them.
+  constexpr int sums_that_meet() {
+    if (options_.by_hand != 0) return -1;
+    const int from = any_that([&](int id) { return rank_of(id) > 1 && is_number(id) && b_[id].region == b_.region; });
+    if (from < 0) return -1;
+    const int dim = random_.integer(0, rank_of(from) - 1);
+    const double most = bound(from) * static_cast<double>(shape_of(from)[dim]);
+    if (!holds(from, most)) return -1;
+    const int parts = split_along(from, any_axis(), dim);
+    const int sum = bounded_by(emit::reduce_sum(b_, parts, std::int64_t{1} << dim), most);
+    const int beside = split_anyhow(like(sum));
+    const bool is_less = !is_natural(sum) && random_.chance(0.5);
+    const int met = is_less ? emit::subtract(b_, beside, sum) : emit::add(b_, sum, beside);
+    bounded_by(met, most + bound(beside));
+    const int last = split_anyhow(like(sum));
+    const double terms = static_cast<double>(shape_of(sum).elements());
+    const double all = terms * (bound(met) + bound(last));
+    if (!holds(met, all)) return tame(met);
+    const int total = bounded_by(emit::add(b_, this->total(last), this->total(met)), all);
+    return tame(total);
+  }
+
   /// A sum over a split dimension that is asked to stay partial, through a linear op, and then whole.
   constexpr int partial_sum() {
     if (options_.by_hand != 0) return -1;
+    if (random_.chance(0.4)) return sums_that_meet();
     const int from = any_that([&](int id) { return rank_of(id) > 0 && is_number(id) && b_[id].region == b_.region; });
     if (from < 0) return -1;
-    const int axis = random_.integer(0, options_.mesh.rank - 1);
+    const int axis = any_axis();
     const int dim = random_.integer(0, rank_of(from) - 1);
     const extents shape = shape_of(from);
-    sharding split = sharding::whole(shape.rank);
-    split.dim[dim] = axis_list(in_any_order(axis));
     const double most = bound(from) * static_cast<double>(shape[dim]);
     if (!holds(from, most)) return -1;
-    const int parts = annotated(ops::reshard, from, b_.annotate(shape, split));
+    const int parts = split_along(from, axis, dim);
     int sum = -1;
     const std::int64_t one = std::int64_t{1} << dim;
     if (random_.chance(0.5)) {
