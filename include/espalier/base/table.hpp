@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/object_vector.hpp>
 #include <espalier/config.hpp>
 
 #include <espalier/base/light_std/plain_vector.hpp>
@@ -98,7 +99,7 @@ class table {
                     const detail::plain_vector<placed>& places);
 
   std::vector<column> columns_;
-  std::vector<std::vector<std::string>> rows_;
+  detail::object_vector<std::vector<std::string>> rows_;
 };
 
 }  // namespace espalier::report

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/object_vector.hpp>
+#include <espalier/base/light_std/owned.hpp>
 #include <espalier/config.hpp>
 
 #include <espalier/base/light_std/function_ref.hpp>
@@ -14,7 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -94,7 +95,7 @@ class in_process_group {
     for (const auto& group : groups_) {
       if (group->members == members) return group->threads;
     }
-    groups_.push_back(std::make_unique<members_share>(members, size_));
+    groups_.push_back(espalier::detail::owned<members_share>(new members_share(members, size_)));
     if (aborted_.load()) groups_.back()->threads.interrupt();
     return groups_.back()->threads;
   }
@@ -104,7 +105,7 @@ class in_process_group {
   std::vector<std::string> places_;
   std::vector<std::atomic<const context*>> contexts_;
   mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<members_share>> groups_;
+  espalier::detail::object_vector<espalier::detail::owned<members_share>> groups_;
   std::string reason_;
   std::exception_ptr exception_;
   std::atomic<bool> aborted_{false};
@@ -219,7 +220,7 @@ class in_process_communicator {
   /// This device's end of a group.
   struct known_group {
     std::vector<int> members;
-    std::unique_ptr<thread_collectives> all;
+    espalier::detail::owned<thread_collectives> all;
   };
 
   /// Returns the place that an error names. Between collectives only the last named instruction is known; an error of a
@@ -239,8 +240,8 @@ class in_process_communicator {
     for (const known_group& known : known_groups_) {
       if (known.members == group.members) return *known.all;
     }
-    known_groups_.push_back({group.members, std::make_unique<thread_collectives>(group_->shared(group.members),
-                                                                                 group.self, group_->deadline())});
+    known_groups_.push_back({group.members, espalier::detail::owned<thread_collectives>(new thread_collectives(
+                                                group_->shared(group.members), group.self, group_->deadline()))});
     return *known_groups_.back().all;
   }
 
@@ -371,7 +372,7 @@ class in_process_communicator {
   const context* where_ = nullptr;
   /// A collective has begun and not ended well.
   bool inside_ = false;
-  std::vector<known_group> known_groups_;
+  espalier::detail::object_vector<known_group> known_groups_;
   espalier::detail::plain_vector<contribution> parts_;
   espalier::detail::plain_vector<const std::byte*> sources_;
   collective_call call_;

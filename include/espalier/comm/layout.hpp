@@ -4,6 +4,7 @@
 
 #include <espalier/base/dtype.hpp>
 #include <espalier/base/light_std/extremes.hpp>
+#include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/config.hpp>
 
 #include <cstddef>
@@ -64,15 +65,15 @@ struct transfer_group {
 /// The part of one rank in a collective that moves boxes between the members of a group.
 struct transfer : transfer_group {
   /// Per member: the box of this rank's source that goes there; its target side is the packed message.
-  std::vector<block> outgoing;
+  espalier::detail::plain_vector<block> outgoing;
   /// Per member k: the source side lies in member k's OWN source buffer, the target side in this rank's target.
   /// @pre `incoming[k].elements()` equals what member k has in its `outgoing` for this rank.
-  std::vector<block> incoming;
+  espalier::detail::plain_vector<block> incoming;
   dtype type = dtype::f32;
 };
 
 /// Bytes this rank sends to other members in `moves`; what stays on the rank costs nothing.
-[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::int64_t sent_bytes(const transfer& moves) {
+[[nodiscard]] inline std::int64_t sent_bytes(const transfer& moves) {
   std::int64_t elements = 0;
   for (std::size_t k = 0; k < moves.outgoing.size(); ++k) {
     if (k != static_cast<std::size_t>(moves.self)) elements += moves.outgoing[k].elements();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/base/collective.hpp>
+#include <espalier/base/light_std/owned.hpp>
 #include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/layout.hpp>
@@ -17,7 +18,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -83,8 +83,10 @@ class mpi_communicator {
     messages_.requests().reserve(messages);
   }
   /// Sends later collectives of groups of two and more through `engine`. Every rank calls this before it prepares any
-  /// group.
-  void use(std::unique_ptr<collective_engine> engine) { engine_ = std::move(engine); }
+  /// group. `engine`: a `std::unique_ptr` to it.
+  template <class Pointer> void use(Pointer engine) {
+    engine_ = espalier::detail::owned<collective_engine>(engine.release());
+  }
   [[nodiscard]] const mpi_handle& base() const { return messages_.base(); }
   [[nodiscard]] const mpi_options& options() const { return options_; }
 
@@ -213,7 +215,7 @@ class mpi_communicator {
   transfer_group world_;
   detail::operation_memory memory_;
   detail::byte_counters counters_;
-  std::unique_ptr<collective_engine> engine_;
+  espalier::detail::owned<collective_engine> engine_;
 };
 
 static_assert(Communicator<mpi_communicator>);

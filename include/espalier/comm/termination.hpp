@@ -99,17 +99,17 @@ inline void announce_termination(int rank, int size) {
 }
 
 /// A thread to which no signal is delivered: those are for the threads of the program.
-template <class Body> [[nodiscard]] std::thread start_unsignalled(Body body) {
+[[nodiscard]] inline std::thread start_unsignalled(void (*run)(void*), void* on) {
 #if defined(STDERR_FILENO)
   sigset_t all{};
   sigset_t before{};
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread made(body);
+  std::thread made(run, on);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return made;
 #else
-  return std::thread(body);
+  return std::thread(run, on);
 #endif
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -28,15 +29,23 @@ class plain_memory {
   ~plain_memory() { ::operator delete(memory_); }
 
   void reserve_elements(std::size_t count, std::size_t element_bytes) {
-    if (count <= capacity_) return;
-    const std::size_t doubled = size_ == 0 ? 0 : 2 * capacity_;
-    const std::size_t capacity = count < doubled ? doubled : count;
-    if (capacity > static_cast<std::size_t>(-1) / 2 / element_bytes) throw std::bad_alloc();
-    void* const grown = ::operator new(capacity* element_bytes);
-    if (size_ != 0) std::memcpy(grown, memory_, size_ * element_bytes);
-    ::operator delete(memory_);
-    memory_ = grown;
-    capacity_ = capacity;
+    ::operator delete(grown(count, element_bytes));
+  }
+  /// Makes them `count`: new ones are copies of `*value`, which may be one of those that move.
+  void resize_elements(std::size_t count, const void* value, std::size_t element_bytes) {
+    void* const before = grown(count, element_bytes);
+    if (count > size_) {
+      char* const first = static_cast<char*>(memory_) + size_ * element_bytes;
+      const std::size_t bytes = (count - size_) * element_bytes;
+      std::memmove(first, value, element_bytes);
+      for (std::size_t done = element_bytes; done < bytes;) {
+        const std::size_t next = done < bytes - done ? done : bytes - done;
+        std::memcpy(first + done, first, next);
+        done += next;
+      }
+    }
+    ::operator delete(before);
+    size_ = count;
   }
   void copy_elements(const plain_memory& other, std::size_t element_bytes) {
     size_ = 0;
@@ -45,6 +54,20 @@ class plain_memory {
     size_ = other.size_;
   }
 
+ private:
+  /// Room for `count`: the memory that they were in until now, to be released, or null.
+  [[nodiscard]] void* grown(std::size_t count, std::size_t element_bytes) {
+    if (count <= capacity_) return nullptr;
+    const std::size_t doubled = size_ == 0 ? 0 : 2 * capacity_;
+    const std::size_t capacity = count < doubled ? doubled : count;
+    if (capacity > static_cast<std::size_t>(-1) / 2 / element_bytes) throw std::bad_alloc();
+    void* const larger = ::operator new(capacity* element_bytes);
+    if (size_ != 0) std::memcpy(larger, memory_, size_ * element_bytes);
+    capacity_ = capacity;
+    return std::exchange(memory_, larger);
+  }
+
+ protected:
   void* memory_ = nullptr;
   std::size_t size_ = 0;      // elements
   std::size_t capacity_ = 0;  // elements
@@ -61,6 +84,9 @@ template <class T> class plain_vector : plain_memory {
 
   plain_vector() = default;
   explicit plain_vector(std::size_t count, const T& value = T{}) { assign(count, value); }
+  plain_vector(std::initializer_list<T> elements) {
+    for (const T& one : elements) push_back(one);
+  }
   plain_vector(const plain_vector& other) : plain_memory() { copy_elements(other, sizeof(T)); }
   plain_vector(plain_vector&&) noexcept = default;
   plain_vector& operator=(const plain_vector& other) {
@@ -91,22 +117,26 @@ template <class T> class plain_vector : plain_memory {
 
   void reserve(std::size_t count) { reserve_elements(count, sizeof(T)); }
   void push_back(const T& value) {
-    const T copy = value;  // which may be one of those that move
-    reserve(size_ + 1);
-    data()[size_++] = copy;
+    if (size_ == capacity_) {
+      resize_elements(size_ + 1, &value, sizeof(T));
+    } else {
+      data()[size_++] = value;
+    }
   }
   void clear() { size_ = 0; }
   /// Elements beyond those that it has are `value`.
-  void resize(std::size_t count, const T& value = T{}) {
-    const T copy = value;
-    reserve(count);
-    for (std::size_t i = size_; i < count; ++i) data()[i] = copy;
-    size_ = count;
-  }
+  void resize(std::size_t count, const T& value = T{}) { resize_elements(count, &value, sizeof(T)); }
   void assign(std::size_t count, const T& value) {
-    const T copy = value;
-    clear();
-    resize(count, copy);
+    size_ = 0;  // its memory stays, and `value` with it
+    resize(count, value);
+  }
+
+  [[nodiscard]] bool operator==(const plain_vector& other) const {
+    if (size_ != other.size_) return false;
+    for (std::size_t i = 0; i < size_; ++i) {
+      if (!(data()[i] == other.data()[i])) return false;
+    }
+    return true;
   }
 
  private:

@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <memory>
 #include <new>
 #include <stdexcept>
 #include <thread>
@@ -33,10 +32,13 @@ class thread_group {
     // Pages that no call ever uses are never touched, so they cost nothing: there are many groups, and large calls need
     // no memory.
     const auto bytes = static_cast<std::size_t>(layout_.bytes() * ranks);
-    memory_.reset(static_cast<std::byte*>(std::calloc(bytes + static_cast<std::size_t>(line_bytes), 1)));  // NOLINT
+    memory_ = static_cast<std::byte*>(std::calloc(bytes + static_cast<std::size_t>(line_bytes), 1));  // NOLINT
     if (memory_ == nullptr) throw std::bad_alloc();
-    first_ = memory_.get() + to_next_line(memory_.get(), line_bytes);
+    first_ = memory_ + to_next_line(memory_, line_bytes);
   }
+  thread_group(const thread_group&) = delete;
+  thread_group& operator=(const thread_group&) = delete;
+  ~thread_group() { std::free(memory_); }  // NOLINT: from calloc
 
   [[nodiscard]] int size() const { return ranks_; }
   [[nodiscard]] const sizes& how() const { return how_; }
@@ -48,9 +50,6 @@ class thread_group {
   [[nodiscard]] bool interrupted() const { return interrupted_.load(std::memory_order_acquire); }
 
  private:
-  struct release {
-    void operator()(std::byte* memory) const { std::free(memory); }  // NOLINT: from calloc
-  };
   static int checked(int ranks) {
     if (ranks < 1) throw std::invalid_argument("a group of threads has at least one");
     return ranks;
@@ -60,7 +59,7 @@ class thread_group {
   sizes how_;
   region_layout layout_;
   bool crowded_;
-  std::unique_ptr<std::byte, release> memory_;
+  std::byte* memory_ = nullptr;
   std::byte* first_ = nullptr;
   std::atomic<bool> interrupted_{false};
 };

@@ -11,7 +11,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace espalier::comm::detail {
 
@@ -22,7 +21,8 @@ inline constexpr std::int64_t exchange_alignment = 64;
 }
 
 template <class Start>
-[[nodiscard]] std::int64_t staging_bytes(const transfer& moves, const std::vector<block>& boxes, Start start) {
+[[nodiscard]] std::int64_t staging_bytes(const transfer& moves, const espalier::detail::plain_vector<block>& boxes,
+                                         Start start) {
   std::int64_t bytes = 0;
   for (std::size_t k = 0; k < boxes.size(); ++k) {
     const block& box = boxes[k];

@@ -13,7 +13,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <thread>
 #include <vector>
 
@@ -44,14 +43,15 @@ class staging_buffer {
  public:
   std::byte* reserve(std::int64_t bytes) {
     if (bytes > size_) {
-      memory_ = std::unique_ptr<std::byte[]>(new std::byte[static_cast<std::size_t>(bytes)]);
+      memory_ = {};
+      memory_.reserve(static_cast<std::size_t>(bytes));
       size_ = bytes;
     }
-    return memory_.get();
+    return memory_.data();
   }
 
  private:
-  std::unique_ptr<std::byte[]> memory_;
+  espalier::detail::plain_vector<std::byte> memory_;  // without elements
   std::int64_t size_ = 0;
 };
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/owned.hpp>
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/launch.hpp>
 #include <espalier/comm/mpi/mpi_compat.hpp>
@@ -14,7 +15,6 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -27,7 +27,7 @@ class start_watch {
  public:
   /// `present`: the ranks that have come to where this rank is. Outlives this.
   start_watch(roll_call& present, std::chrono::duration<double> deadline)
-      : present_(present), deadline_(deadline), thread_(start_unsignalled([this] { look(); })) {}
+      : present_(present), deadline_(deadline), thread_(start_unsignalled(&watch_start, this)) {}
   ~start_watch() {
     {
       const std::lock_guard lock(mutex_);
@@ -43,6 +43,7 @@ class start_watch {
   void enter(const char* call) { call_.store(call, std::memory_order_relaxed); }
 
  private:
+  static void watch_start(void* watch) { static_cast<start_watch*>(watch)->look(); }
   void look() {
     std::unique_lock lock(mutex_);
     constexpr int looks = 8;
@@ -78,7 +79,7 @@ class mpi_session {
   mpi_session(int& argc, char**& argv, std::chrono::duration<double> deadline)
       : exceptions_(std::uncaught_exceptions()),
         present_(++of_this_process().begun),
-        watch_(std::make_unique<start_watch>(present_, deadline)) {
+        watch_(new start_watch(present_, deadline)) {
     process& here = of_this_process();
     if (!mpi_has_begun()) {
       int provided = 0;
@@ -94,7 +95,7 @@ class mpi_session {
     ++here.worlds;
     here.failing = false;
   }
-  void has_begun() { watch_.reset(); }
+  void has_begun() { watch_ = {}; }
   /// Ends the world. While an exception propagates, other ranks may wait for this one: if the process exits with the
   /// exception, it does so without MPI_Finalize, which would wait for them. The launcher then ends them.
   ~mpi_session() {
@@ -132,7 +133,7 @@ class mpi_session {
 
   int exceptions_;
   roll_call present_;
-  std::unique_ptr<start_watch> watch_;
+  espalier::detail::owned<start_watch> watch_;
 };
 
 }  // namespace espalier::comm::detail

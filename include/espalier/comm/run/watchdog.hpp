@@ -76,7 +76,7 @@ class watchdog {
   void add(watched_call& call) {
     const std::lock_guard lock(mutex_);
     calls_.push_back(&call);
-    if (!std::exchange(started_, true)) start_unsignalled([this] { look(); }).detach();
+    if (!std::exchange(started_, true)) start_unsignalled(&watch_calls, this).detach();
     wake_.notify_all();  // its deadline may be the shortest
   }
   void remove(watched_call& call) {
@@ -89,6 +89,7 @@ class watchdog {
 
   watchdog() = default;
 
+  static void watch_calls(void* all) { static_cast<watchdog*>(all)->look(); }
   void look() {
     std::unique_lock lock(mutex_);
     for (;;) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/object_vector.hpp>
 #include <espalier/base/light_std/place_in.hpp>
 #include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/tensor/run/execute/causal.hpp>
@@ -46,7 +47,7 @@ struct item_group {
   int first = -1;
   int last = -1;
   std::int64_t items = 0;
-  std::vector<member> members;
+  object_vector<member> members;
   plain_vector<item_local> locals;
   std::int64_t local_bytes = 0;
 
@@ -66,8 +67,8 @@ class item_finder {
   /// A product of fewer items begins no group.
   static constexpr std::int64_t fewest_items = 4;
 
-  [[nodiscard]] std::vector<item_group> run() {
-    std::vector<item_group> groups;
+  [[nodiscard]] object_vector<item_group> run() {
+    object_vector<item_group> groups;
     for (int u = 0; u < t_.launch_count; ++u) {
       item_group group = from(u);
       if (group.last < 0) continue;

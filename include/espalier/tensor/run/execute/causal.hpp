@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/object_vector.hpp>
 #include <espalier/base/light_std/place_in.hpp>
 #include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/tensor/run/execute/tables.hpp>
@@ -273,8 +274,8 @@ class causal_finder {
   }
 
   const program_tables& t_;
-  std::vector<std::int64_t> side_;
-  std::vector<std::vector<int>> relies_on_;
+  plain_vector<std::int64_t> side_;
+  object_vector<std::vector<int>> relies_on_;
   plain_vector<double> least_;  // by step
   plain_vector<mask_part> mask_;
   plain_vector<content> hidden_;

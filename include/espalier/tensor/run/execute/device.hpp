@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/base/light_std/extremes.hpp>
+#include <espalier/base/light_std/object_vector.hpp>
 #include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/comm/communicator.hpp>
 #include <espalier/tensor/core/partition/boxes.hpp>
@@ -17,7 +18,6 @@
 
 #include <cstring>
 #include <utility>
-#include <vector>
 
 namespace espalier::detail {
 
@@ -290,8 +290,8 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
       if (further > 0) first_result_[at] = results;
       results += further;
     }
-    boxes_ = std::vector<instruction_boxes>(static_cast<std::size_t>(boxes));
-    messages_ = std::vector<message_table>(static_cast<std::size_t>(messages));
+    boxes_ = object_vector<instruction_boxes>(static_cast<std::size_t>(boxes));
+    messages_ = object_vector<message_table>(static_cast<std::size_t>(messages));
     results_beyond_ = plain_vector<kernels::further_result>(static_cast<std::size_t>(results));
   }
 
@@ -335,7 +335,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
       }
       owner_at_.resize(static_cast<std::size_t>(t_.code.size), -1);
       owner_at_[static_cast<std::size_t>(id)] = static_cast<int>(owners_.size());
-      owners_.emplace_back(t_.mesh, t_.code, id, device_, channel, elements);
+      owners_.push_back(owner_exchange(t_.mesh, t_.code, id, device_, channel, elements));
       owners_.back().prepare(comm_);
       return;
     }
@@ -499,30 +499,30 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
 
   shared_buffer arena_;
   shared_buffer scratch_;
-  std::vector<std::int64_t> iteration_;
+  plain_vector<std::int64_t> iteration_;
   /// The number of iterations of each loop, as far as it is known by now.
-  std::vector<std::int64_t> limit_;
+  plain_vector<std::int64_t> limit_;
   /// By launch: of products, how the chain after them follows.
-  std::vector<tail_fit> tails_;
+  plain_vector<tail_fit> tails_;
   /// The boxes of positional instructions; and by instruction, which of them are its own.
-  std::vector<instruction_boxes> boxes_;
-  std::vector<int> boxes_at_;
+  object_vector<instruction_boxes> boxes_;
+  plain_vector<int> boxes_at_;
   /// The bytes from where the buffer of an instruction's operand begins, where this device's begins there.
-  std::vector<std::int64_t> displaced_by_;
-  std::vector<comm::transfer> moves_;
+  plain_vector<std::int64_t> displaced_by_;
+  object_vector<comm::transfer> moves_;
   /// The messages of collectives that travel together; by instruction, which of these are its own; and the memory of
   /// those that are under way.
-  std::vector<message_table> messages_;  // they stay where they were prepared
-  std::vector<int> message_of_;
+  object_vector<message_table> messages_;  // they stay where they were prepared
+  plain_vector<int> message_of_;
   shared_buffer message_memory_;
   /// Exchanges from owners, and by instruction which of them are its own.
-  std::vector<owner_exchange> owners_;
-  std::vector<int> owner_at_;
-  std::vector<comm::context> contexts_;
+  object_vector<owner_exchange> owners_;
+  plain_vector<int> owner_at_;
+  plain_vector<comm::context> contexts_;
   /// The addresses for the graph's table of further operands.
   plain_vector<kernels::further_operand> further_;
   /// Results after the first, and by instruction which of these are its own.
-  std::vector<int> first_result_;
+  plain_vector<int> first_result_;
   plain_vector<kernels::further_result> results_beyond_;
   plain_vector<void*> arguments_;
   plain_vector<void*> results_;

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/owned.hpp>
 #include <espalier/tensor/run/execute/tables.hpp>
 #include <espalier/tensor/run/kernels/look.hpp>
 
 #include <cstdint>
-#include <memory>
 
 namespace espalier::detail {
 
@@ -39,7 +39,7 @@ class finite_check {
  private:
   const program_tables& t_;
   int device_;
-  std::unique_ptr<finite_findings> findings_;
+  owned<finite_findings> findings_;
 };
 
 }  // namespace espalier::detail

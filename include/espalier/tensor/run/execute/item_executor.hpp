@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/base/light_std/extremes.hpp>
+#include <espalier/base/light_std/object_vector.hpp>
 #include <espalier/tensor/run/execute/batch_items.hpp>
 #include <espalier/tensor/run/execute/device.hpp>
 #include <espalier/tensor/run/execute/row_regions.hpp>
@@ -11,7 +12,6 @@
 #include <cstdint>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace espalier::detail {
 
@@ -231,10 +231,10 @@ class item_executor final : public device_executor<Communicator, Kernels> {
     }
   }
 
-  std::vector<item_group> groups_;
-  std::vector<row_region> regions_;
+  object_vector<item_group> groups_;
+  object_vector<row_region> regions_;
   /// The group that begins at each step, or -1.
-  std::vector<int> group_at_;
+  plain_vector<int> group_at_;
   shared_buffer locals_;
 };
 

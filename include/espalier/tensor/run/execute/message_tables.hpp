@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/object_vector.hpp>
+#include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/comm/layout.hpp>
 #include <espalier/tensor/core/partition/messages.hpp>
 #include <espalier/tensor/run/execute/transfer_tables.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace espalier::detail {
 
@@ -19,15 +20,15 @@ struct travelling_collective {
   /// The boxes that this device sends and receives, in the buffers of operand and result, by member of the group.
   comm::transfer boxes;
   /// Elements from where the memory of what is sent or received begins; -1 if that member's box is in no message.
-  std::vector<std::int64_t> sent_at;
-  std::vector<std::int64_t> received_at;
+  plain_vector<std::int64_t> sent_at;
+  plain_vector<std::int64_t> received_at;
 };
 
 /// The blocks that one device sends and receives in collectives that travel together. It has one message for each other
 /// member, with the boxes of all of them back to back. As a transfer it is one between two blocks of memory, where all
 /// boxes lie in one piece. (Types may differ if they have the same size: the first one's is used for all.)
 struct message_table {
-  std::vector<travelling_collective> collectives;
+  object_vector<travelling_collective> collectives;
   /// The transfer as the communicator gets it.
   comm::transfer moves;
   /// Elements of the two blocks.
@@ -108,7 +109,7 @@ template <transfer_kinds Kinds>
 /// this device.
 template <transfer_kinds Kinds>
 void add_elements_before(const mesh_shape& mesh, graph_view g, int id, const comm::transfer_group& group,
-                         std::vector<std::int64_t>& before) {
+                         plain_vector<std::int64_t>& before) {
   const instruction& i = g[id];
   const auto kind = static_cast<collective>(collective_index(i.op));
   const axis_mask axes = attributes_of<collective_attributes>(i).axes;
@@ -164,7 +165,7 @@ template <transfer_kinds Kinds>
   moves.type = g[id].type;
   const std::size_t members = moves.members.size();
   const auto self = static_cast<std::size_t>(moves.self);
-  std::vector<std::int64_t> before(members, 0);
+  plain_vector<std::int64_t> before(members, 0);
   int counted = -1;
   for (travelling_collective& one : made.collectives) {
     one.sent_at.assign(members, -1);

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/object_vector.hpp>
 #include <espalier/comm/layout.hpp>
 #include <espalier/tensor/core/partition/collectives.hpp>
 
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 namespace espalier::detail {
 
@@ -22,29 +22,13 @@ class owner_exchange {
       : owners_(attributes_of<owner_attributes>(g[id])), row_type_(g.operand(id, 1).type) {
     const axis_list group = list_of(owners_.axes);
     const int members = static_cast<int>(mesh.parts(group));
-    const int self = mesh.position(device, group);
-    comm::transfer nothing;
-    nothing.type = g[id].type;
-    nothing.channel = channel;
-    nothing.self = self;
-    for (int k = 0; k < members; ++k) nothing.members.push_back(mesh.member(device, group, k));
-    nothing.incoming.assign(static_cast<std::size_t>(members), comm::empty_block());
-    nothing.outgoing = nothing.incoming;
+    comm::transfer_group among;
+    among.channel = channel;
+    among.self = mesh.position(device, group);
+    for (int k = 0; k < members; ++k) among.members.push_back(mesh.member(device, group, k));
     for (int owner = 0; owner < members; ++owner) {
-      const auto piece = [&](int member) { return piece_of(all, members, member < owner ? member : member - 1); };
-      comm::transfer dealt = nothing;
-      comm::transfer passed = nothing;
-      for (int k = 0; k < members; ++k) {
-        const auto at = static_cast<std::size_t>(k);
-        if (self == owner) dealt.outgoing[at] = k == self ? comm::contiguous_block(all) : piece(k);
-        if (self != owner && k != owner && k != self) {
-          passed.outgoing[at] = piece(self);
-          passed.incoming[at] = piece(k);
-        }
-      }
-      dealt.incoming[static_cast<std::size_t>(owner)] = self == owner ? comm::contiguous_block(all) : piece(self);
-      dealt_.push_back(dealt);
-      if (members > 2) passed_.push_back(passed);
+      dealt_.push_back(transfer_of(among, g[id].type, all, owner, true));
+      if (members > 2) passed_.push_back(transfer_of(among, g[id].type, all, owner, false));
     }
   }
 
@@ -71,8 +55,28 @@ class owner_exchange {
     std::memcpy(&value, memory, sizeof value);
     return value;
   }
-  /// The piece of the n-th device that is not the owner: at the same place in every buffer.
-  [[nodiscard]] static comm::block piece_of(std::int64_t all, int members, int n) {
+  /// What the owner deals out, or what the others pass on.
+  [[nodiscard]] static comm::transfer transfer_of(const comm::transfer_group& among, dtype type, std::int64_t all,
+                                                  int owner, bool deals) {
+    comm::transfer made;
+    static_cast<comm::transfer_group&>(made) = among;
+    made.type = type;
+    const int members = static_cast<int>(among.members.size());
+    const int self = among.self;
+    for (int k = 0; k < members; ++k) {
+      const bool passes = !deals && self != owner && k != owner && k != self;
+      const int sent = passes ? self : deals && self == owner ? k : -1;
+      const int received = passes ? k : deals && k == owner ? self : -1;
+      made.outgoing.push_back(piece_of(all, members, owner, sent));
+      made.incoming.push_back(piece_of(all, members, owner, received));
+    }
+    return made;
+  }
+  /// The piece of a device, at the same place in every buffer: the owner has everything, and no device nothing.
+  [[nodiscard]] static comm::block piece_of(std::int64_t all, int members, int owner, int device) {
+    if (device < 0) return comm::empty_block();
+    if (device == owner) return comm::contiguous_block(all);
+    const int n = device < owner ? device : device - 1;
     const std::int64_t begin = all * n / (members - 1);
     const std::int64_t end = all * (n + 1) / (members - 1);
     return comm::contiguous_block(end - begin, begin, begin);
@@ -80,8 +84,8 @@ class owner_exchange {
 
   owner_attributes owners_;
   dtype row_type_;
-  std::vector<comm::transfer> dealt_;
-  std::vector<comm::transfer> passed_;
+  object_vector<comm::transfer> dealt_;
+  object_vector<comm::transfer> passed_;
 };
 
 }  // namespace espalier::detail

@@ -2,10 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/owned.hpp>
 #include <espalier/comm/any_communicator.hpp>
 #include <espalier/tensor/run/execute/tables.hpp>
-
-#include <memory>
 
 namespace espalier::detail {
 
@@ -24,13 +23,13 @@ class program_device {
 
 /// Makes device `device` of the mesh, with all the memory that the program needs. `tables` and `communicator` outlive
 /// it.
-using device_maker = std::unique_ptr<program_device> (*)(const program_tables& tables, int device,
-                                                         comm::any_communicator& communicator);
+using device_maker = owned<program_device> (*)(const program_tables& tables, int device,
+                                               comm::any_communicator& communicator);
 
 #if defined(ESPALIER_COMPILED)
 /// Makes a device for any program.
-[[nodiscard]] std::unique_ptr<program_device> make_device(const program_tables& tables, int device,
-                                                          comm::any_communicator& communicator);
+[[nodiscard]] owned<program_device> make_device(const program_tables& tables, int device,
+                                                comm::any_communicator& communicator);
 template <class Program> [[nodiscard]] device_maker device_maker_of() { return &make_device; }
 #endif
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/object_vector.hpp>
+#include <espalier/base/light_std/owned.hpp>
 #include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/tensor/core/diagnostics/source_line.hpp>
 #include <espalier/tensor/core/graph/named_leaves.hpp>
@@ -114,8 +116,8 @@ class program_runner {
   std::shared_ptr<world*> world_;
   program_tables tables_;
   runner_facts facts_;
-  std::vector<argument_leaf> arguments_;
-  std::vector<result_leaf> results_;
+  object_vector<argument_leaf> arguments_;
+  object_vector<result_leaf> results_;
   int given_ = 0;  // arguments of the current call
   int added_ = 0;  // results
   alias_finder aliases_;
@@ -126,7 +128,7 @@ class program_runner {
   std::int64_t replicas_every_ = 0;
   std::int64_t calls_ = 0;
   plain_vector<copy> copies_;
-  std::vector<std::unique_ptr<program_device>> devices_;
+  object_vector<owned<program_device>> devices_;
 };
 
 /// Throws `argument_error`: `value` is an integer that an element of type `type` cannot be.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/base/light_std/extremes.hpp>
+#include <espalier/base/light_std/object_vector.hpp>
 #include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/tensor/run/execute/causal.hpp>
 #include <espalier/tensor/run/execute/tables.hpp>
@@ -10,7 +11,6 @@
 #include <cstdint>
 #include <numeric>
 #include <utility>
-#include <vector>
 
 namespace espalier::detail {
 
@@ -45,7 +45,7 @@ struct row_region {
   bool sums = false;
   /// Some chains may need lower triangles only.
   bool may_see_triangles = false;
-  std::vector<member> members;
+  plain_vector<member> members;
   plain_vector<row_local> locals;
   std::int64_t bytes = 0;  // of a thread's buffer
 
@@ -63,8 +63,8 @@ class row_region_reader {
  public:
   row_region_reader(const program_tables& t, const causal_finder& causal) : t_(t), causal_(causal) {}
 
-  [[nodiscard]] std::vector<row_region> run() const {
-    std::vector<row_region> all;
+  [[nodiscard]] object_vector<row_region> run() const {
+    object_vector<row_region> all;
     if (t_.row_kernels == nullptr) return all;
     for (int u = 0; u < t_.launch_count; ++u) {
       if (t_.launches[u].region_end < 0) continue;

@@ -66,7 +66,7 @@ class transfer_maker {
   [[nodiscard]] comm::transfer finish() { return std::move(transfer_); }
 
  private:
-  void put(std::vector<comm::block>& slots, int other, const piece& p) {
+  void put(plain_vector<comm::block>& slots, int other, const piece& p) {
     comm::block& slot = slots[static_cast<std::size_t>(mesh_.position(other, group_))];
     if (!slot.empty()) throw std::logic_error("a transfer has two boxes for one pair of devices");
     slot = block_of(p, source_, target_);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/owned.hpp>
 #include <espalier/config.hpp>
 
 #include <espalier/base/light_std/function_ref.hpp>
@@ -157,7 +158,7 @@ class world {
   int first_ = 0;
   int threads_per_device_ = 1;
   bool uses_mpi_ = false;
-  std::unique_ptr<state> state_;
+  detail::owned<state> state_;
   std::shared_ptr<world*> place_ = std::make_shared<world*>(this);
 };
 

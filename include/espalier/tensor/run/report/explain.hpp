@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/object_vector.hpp>
 #include <espalier/config.hpp>
 
 #include <espalier/tensor/core/diagnostics/source_line.hpp>
@@ -101,7 +102,7 @@ class explanation {
   [[nodiscard]] std::string cause_text(int id) const;
 
   const program_facts& of_;
-  std::vector<row> rows_;
+  object_vector<row> rows_;
 };
 
 template <class Program> [[nodiscard]] program_facts facts_of_program() {

@@ -27,7 +27,7 @@ struct finite_findings {
 
 ESPALIER_INLINE finite_check::finite_check(const program_tables& t, int device) : t_(t), device_(device) {
   if (!checks_nan()) return;
-  findings_ = std::make_unique<finite_findings>();
+  findings_ = owned<finite_findings>(new finite_findings);
   for (int id = 0; id < t.code.size; ++id) {
     const bool is_constant = t.code[id].op->facts.values == pattern::uniform;
     if (is_constant && std::isinf(t.code[id].scalar)) findings_->program_has_infinities = true;

@@ -3,10 +3,9 @@
 #pragma once
 
 // The definitions of a program's device: the compiled half of program_device.hpp.
+#include <espalier/base/light_std/owned.hpp>
 #include <espalier/tensor/run/execute/item_executor.hpp>
 #include <espalier/tensor/run/execute/program_device.hpp>
-
-#include <memory>
 
 namespace espalier::detail {
 
@@ -19,10 +18,9 @@ template <class Executor> class executing_device final : public program_device {
   void set_result(int index, void* data) override { executor_.set_result(index, data); }
   void run() override { executor_.run(); }
 
-  [[nodiscard]] static std::unique_ptr<program_device> make(const program_tables& tables, int device,
-                                                            comm::any_communicator& communicator) {
-    // Not `make_unique`: every type of pointer costs 200 instantiations.
-    return std::unique_ptr<program_device>(new executing_device(tables, device, communicator));
+  [[nodiscard]] static owned<program_device> make(const program_tables& tables, int device,
+                                                  comm::any_communicator& communicator) {
+    return owned<program_device>(new executing_device(tables, device, communicator));
   }
 
  private:
@@ -30,8 +28,7 @@ template <class Executor> class executing_device final : public program_device {
 };
 
 #if defined(ESPALIER_COMPILED)
-std::unique_ptr<program_device> make_device(const program_tables& tables, int device,
-                                            comm::any_communicator& communicator) {
+owned<program_device> make_device(const program_tables& tables, int device, comm::any_communicator& communicator) {
   return executing_device<item_executor<comm::any_communicator>>::make(tables, device, communicator);
 }
 #else

@@ -6,7 +6,10 @@
 #include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/light_std/function_ref.hpp>
 #include <espalier/base/light_std/joined.hpp>
+#include <espalier/base/light_std/object_vector.hpp>
+#include <espalier/base/light_std/owned.hpp>
 #include <espalier/base/light_std/place_in.hpp>
+#include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/comm/in_process.hpp>
 #include <espalier/comm/launch.hpp>
 #include <espalier/tensor/run/execute/world.hpp>
@@ -60,8 +63,12 @@ ESPALIER_INLINE std::string place_on_mesh(const mesh_shape& mesh, int device) {
 /// Threads that stay: thread k always works for device k, so that its OpenMP team and its caches stay with it.
 class device_threads {
  public:
-  explicit device_threads(int count) : threads_(static_cast<std::size_t>(count)) {
-    for (int k = 0; k < count; ++k) threads_[static_cast<std::size_t>(k)] = std::thread([this, k] { serve(k); });
+  explicit device_threads(int count) {
+    seats_.reserve(static_cast<std::size_t>(count));
+    for (int k = 0; k < count; ++k) {
+      seats_.push_back({this, k});
+      threads_.push_back(std::thread(&serve_seat, static_cast<void*>(&seats_.back())));
+    }
   }
   ~device_threads() {
     {
@@ -79,13 +86,21 @@ class device_threads {
   void run(function_ref<void(int)> work) {
     std::unique_lock lock(mutex_);
     work_ = &work;
-    pending_ = static_cast<int>(threads_.size());
+    pending_ = static_cast<int>(seats_.size());
     ++round_;
     wake_.notify_all();
     done_.wait(lock, [this] { return pending_ == 0; });
   }
 
  private:
+  struct seat {
+    device_threads* all;
+    int number;
+  };
+  static void serve_seat(void* at) {
+    const seat& mine = *static_cast<const seat*>(at);
+    mine.all->serve(mine.number);
+  }
   void serve(int k) {
     for (std::uint64_t seen = 0;;) {
       const function_ref<void(int)>* work = nullptr;
@@ -109,7 +124,8 @@ class device_threads {
   std::uint64_t round_ = 0;
   int pending_ = 0;
   bool stop_ = false;
-  std::vector<std::thread> threads_;
+  plain_vector<seat> seats_;  // which stay where they are
+  object_vector<std::thread> threads_;
 };
 
 inline void set_threads([[maybe_unused]] int count) {
@@ -151,22 +167,21 @@ namespace espalier {
 
 struct world::state {
   template <class Kind> void add(Kind& communicator) {
-    // Not `make_unique`: every type of pointer costs 200 instantiations.
-    any.push_back(std::unique_ptr<comm::any_communicator>(new comm::communicator_as<Kind>(communicator)));
+    any.push_back(detail::owned<comm::any_communicator>(new comm::communicator_as<Kind>(communicator)));
   }
 #if defined(ESPALIER_USE_MPI)
   std::shared_ptr<comm::mpi_session> session;  // also that of the world's parts
-  std::unique_ptr<comm::mpi_communicator> mpi;
+  detail::owned<comm::mpi_communicator> mpi;
 
-  void use(std::unique_ptr<comm::mpi_communicator> ranks) {
+  void use(detail::owned<comm::mpi_communicator> ranks) {
     any.clear();
     mpi = std::move(ranks);
     add(*mpi);
   }
 #endif
   std::optional<comm::in_process_group> group;
-  std::vector<comm::in_process_communicator> devices;
-  std::vector<std::unique_ptr<comm::any_communicator>> any;  // this process's, by local device
+  detail::object_vector<comm::in_process_communicator> devices;
+  detail::object_vector<detail::owned<comm::any_communicator>> any;  // this process's, by local device
   std::optional<detail::device_threads> threads;
 
   [[noreturn]] void throw_failure() const {
@@ -234,7 +249,7 @@ ESPALIER_INLINE void world::reorder(const std::vector<int>& rank_of) {
   const int device = detail::place_in(rank_of, first_);
   MPI_Comm placed{};
   MPI_Comm_split(state_->mpi->base(), 0, device, &placed);
-  state_->use(std::make_unique<comm::mpi_communicator>(comm::mpi_handle::own(placed)));
+  state_->use(detail::owned<comm::mpi_communicator>(new comm::mpi_communicator(comm::mpi_handle::own(placed))));
   first_ = state_->mpi->rank();
   comm::announce_termination(state_->mpi->rank(), state_->mpi->size());
 }
@@ -281,9 +296,9 @@ ESPALIER_INLINE std::vector<std::optional<world>> world::divide(const std::vecto
   world& mine = parts[part].emplace(world(meshes[part], threads_per_device_));
   mine.uses_mpi_ = true;
   mine.first_ = first_ - begin;
-  mine.state_ = std::make_unique<state>();
+  mine.state_ = detail::owned<state>(new state);
   mine.state_->session = state_->session;
-  mine.state_->use(std::make_unique<comm::mpi_communicator>(comm::mpi_handle::own(members)));
+  mine.state_->use(detail::owned<comm::mpi_communicator>(new comm::mpi_communicator(comm::mpi_handle::own(members))));
 #endif
   return parts;
 }
@@ -315,7 +330,7 @@ ESPALIER_INLINE void world::run_on_devices(detail::device_work work) {
 }
 
 ESPALIER_INLINE void world::start_threads(int threads_per_device) {
-  state_ = std::make_unique<state>();
+  state_ = detail::owned<state>(new state);
   const int devices = mesh_.devices();
   state_->group.emplace(devices);
   std::vector<std::string> places;
@@ -334,7 +349,7 @@ ESPALIER_INLINE void world::start_threads(int threads_per_device) {
 ESPALIER_INLINE void world::start_mpi([[maybe_unused]] int& argc, [[maybe_unused]] char**& argv, const char* program) {
   const std::string command = detail::joined({"mpirun -n ", mesh_.devices(), " --oversubscribe ", program});
 #if defined(ESPALIER_USE_MPI)
-  state_ = std::make_unique<state>();
+  state_ = detail::owned<state>(new state);
   using comm::mpi_session;
   if (mpi_session::has_ended()) {
     throw launch_error("a world needs MPI, which has been finalised: make it before MPI_Finalize is called");
@@ -350,7 +365,7 @@ ESPALIER_INLINE void world::start_mpi([[maybe_unused]] int& argc, [[maybe_unused
     state_->session.reset();
     throw launch_error(text);
   }
-  state_->use(std::make_unique<comm::mpi_communicator>(everyone));
+  state_->use(detail::owned<comm::mpi_communicator>(new comm::mpi_communicator(everyone)));
   comm::announce_termination(state_->mpi->rank(), state_->mpi->size());
   threads_per_device_ = detail::share_of_host(everyone);
   detail::set_threads(threads_per_device_);

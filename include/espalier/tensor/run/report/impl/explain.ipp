@@ -114,8 +114,7 @@ ESPALIER_INLINE void explanation::add(int id) {
                      rows_.back().cell[result] == cell[result] && runs_like(rows_.back().id, id);
   if (!again) {
     cell[because_of] = cause_text(i.origin);
-    rows_.emplace_back().cell = std::move(cell);
-    rows_.back().id = id;
+    rows_.push_back({std::move(cell), id});
   }
   const std::int64_t repeated = repetitions(of_.code, id);
   rows_.back().times += repeated;

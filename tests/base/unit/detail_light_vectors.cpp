@@ -1,18 +1,23 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 #include <espalier/base/light_std/function_ref.hpp>
+#include <espalier/base/light_std/object_vector.hpp>
+#include <espalier/base/light_std/owned.hpp>
 #include <espalier/base/light_std/plain_vector.hpp>
 
 #include <catch2/catch.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <random>
 #include <utility>
 #include <vector>
 
 using espalier::detail::function_ref;
+using espalier::detail::object_vector;
+using espalier::detail::owned;
 using espalier::detail::plain_vector;
 
 namespace {
@@ -23,10 +28,26 @@ struct marked {
   friend bool operator==(const marked&, const marked&) = default;
 };
 
-bool same(const plain_vector<marked>& ours, const std::vector<marked>& theirs) {
+/// Owns its value, and counts those that are alive.
+struct living {
+  explicit living(int of = -1) : value(new int(of)) { ++alive; }
+  living(const living& other) : living(*other.value) {}
+  living(living&& other) noexcept : value(std::move(other.value)) { ++alive; }
+  living& operator=(living other) noexcept {
+    std::swap(value, other.value);
+    return *this;
+  }
+  ~living() { --alive; }
+  friend bool operator==(const living& a, const living& b) { return *a.value == *b.value; }
+
+  std::unique_ptr<int> value;
+  static inline int alive = 0;
+};
+
+template <class Ours, class T> bool same(const Ours& ours, const std::vector<T>& theirs) {
   if (ours.size() != theirs.size() || ours.empty() != theirs.empty()) return false;
   for (std::size_t i = 0; i < theirs.size(); ++i) {
-    if (ours[i] != theirs[i]) return false;
+    if (!(ours[i] == theirs[i])) return false;
   }
   return theirs.empty() || (ours.front() == theirs.front() && ours.back() == theirs.back());
 }
@@ -40,7 +61,7 @@ TEST_CASE("plain_vector does as std::vector, in any order") {
   std::vector<marked> theirs;
   for (int step = 0; step < 20000; ++step) {
     const marked some{static_cast<int>(random()), static_cast<std::int64_t>(random())};
-    switch (below(9)) {
+    switch (below(11)) {
       case 0:
         ours.resize(theirs.size() / 2);
         theirs.resize(theirs.size() / 2);
@@ -77,6 +98,24 @@ TEST_CASE("plain_vector does as std::vector, in any order") {
         break;
       }
       case 6: ours.reserve(below(80)); break;
+      case 7: {
+        if (theirs.empty()) break;
+        const std::size_t i = below(theirs.size());
+        const std::size_t count = below(40);
+        const marked own = theirs[i];
+        ours.assign(count, ours[i]);
+        theirs.assign(count, own);
+        break;
+      }
+      case 8: {
+        if (theirs.empty()) break;
+        const std::size_t i = below(theirs.size());
+        const std::size_t count = below(80);
+        const marked own = theirs[i];
+        ours.resize(count, ours[i]);
+        theirs.resize(count, own);
+        break;
+      }
       default:
         ours.push_back(some);
         theirs.push_back(some);
@@ -125,4 +164,76 @@ TEST_CASE("function_ref calls what it refers to, with references and results") {
   CHECK(copy(sum, 4) == 7);
   CHECK(sum == 7);
   CHECK(calls == 2);
+}
+
+TEST_CASE("object_vector does as std::vector, in any order, and keeps nothing alive") {
+  std::mt19937 random(6);
+  const auto below = [&](std::size_t most) { return static_cast<std::size_t>(random() % most); };
+  {
+    object_vector<living> ours;
+    std::vector<living> theirs;
+    for (int step = 0; step < 20000; ++step) {
+      switch (below(8)) {
+        case 0:
+          ours.resize(theirs.size() / 2);
+          theirs.resize(theirs.size() / 2);
+          break;
+        case 1:
+          ours.resize(theirs.size() + 3);
+          theirs.resize(theirs.size() + 3);
+          break;
+        case 2: {  // an element of its own, which moves meanwhile
+          if (theirs.empty()) break;
+          const std::size_t i = below(theirs.size());
+          ours.push_back(ours[i]);
+          theirs.push_back(living(theirs[i]));
+          break;
+        }
+        case 3: {
+          const object_vector<living> copy = ours;
+          ours.clear();
+          REQUIRE(ours.empty());
+          REQUIRE(same(copy, theirs));
+          ours = copy;
+          break;
+        }
+        case 4: {
+          object_vector<living> moved = std::move(ours);
+          REQUIRE(same(moved, theirs));
+          ours = std::move(moved);
+          break;
+        }
+        case 5: ours.reserve(below(80)); break;
+        default: {
+          const living some(static_cast<int>(random()));
+          ours.push_back(some);
+          theirs.push_back(some);
+          break;
+        }
+      }
+      REQUIRE(same(ours, theirs));
+      REQUIRE(living::alive == 2 * static_cast<int>(theirs.size()));
+    }
+    CHECK(same(object_vector<living>(3), std::vector<living>(3)));
+  }
+  CHECK(living::alive == 0);
+}
+
+TEST_CASE("owned deletes what it owns, once") {
+  {
+    owned<living> one(new living(3));
+    owned<living> other = std::move(one);
+    CHECK(one == nullptr);  // NOLINT: after the move
+    CHECK(*other->value == 3);
+    other = owned<living>(new living(4));
+    CHECK(living::alive == 1);
+    owned<living>& itself = other;
+    other = std::move(itself);
+    CHECK(*(*other).value == 4);
+    other = {};
+    CHECK(living::alive == 0);
+    CHECK(other.get() == nullptr);
+    one = owned<living>(new living(5));
+  }
+  CHECK(living::alive == 0);
 }
