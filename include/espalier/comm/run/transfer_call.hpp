@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/comm/layout.hpp>
 #include <espalier/comm/schedule/call.hpp>
 
@@ -57,7 +58,8 @@ enum transfer_note : int {
 }
 
 /// Returns the start of boxes that follow one another on one side, in their order; -1 if they don't.
-template <class Start> [[nodiscard]] std::int64_t common_start(const std::vector<block>& boxes, Start start) {
+template <class Start>
+[[nodiscard]] std::int64_t common_start(const espalier::detail::plain_vector<block>& boxes, Start start) {
   std::int64_t first = -1;
   std::int64_t next = -1;
   for (const block& box : boxes) {
@@ -131,15 +133,15 @@ class transfer_call {
   [[nodiscard]] collective kind() const { return kind_; }
 
  private:
-  [[nodiscard]] static std::int64_t elements(const std::vector<block>& boxes) {
+  [[nodiscard]] static std::int64_t elements(const espalier::detail::plain_vector<block>& boxes) {
     std::int64_t sum = 0;
     for (const block& box : boxes) sum += box.elements();
     return sum;
   }
 
   collective kind_ = collective::all_gather;
-  std::vector<block> input_;
-  std::vector<block> output_;
+  espalier::detail::plain_vector<block> input_;
+  espalier::detail::plain_vector<block> output_;
   std::int64_t input_start_ = 0;
   std::int64_t output_start_ = 0;
   std::vector<std::byte> packed_;

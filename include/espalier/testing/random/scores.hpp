@@ -38,7 +38,7 @@ class score_program_generator : private random_annotations {
     if (random_.chance(0.05)) results_.push_back(s);
     if (random_.chance(options_.gradients)) add_gradients();
     for (int n = 0; n < results_.size(); ++n) emit::result(b_, results_[n], n);
-    detail::mark_lone_heads(b_, 0, b_.size());
+    detail::mark_lone_heads(b_, 0, b_.size(), random_.chance(0.5));
     return static_cast<graph&&>(b_.result());
   }
 

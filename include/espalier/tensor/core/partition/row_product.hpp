@@ -122,9 +122,8 @@ namespace detail {
   for (int d = 0; d < term[p.y].size(); ++d) {
     if (!square.contains(term[p.y][d]) && !of_x.contains(term[p.y][d])) return none;
   }
-  // Results are written along their rows.
+  // A result is written along its rows; sums are when the last row has been added, in any order.
   if (p.x == 2 && p.x_feature != 1) return none;
-  if (p.y == 2 && p.y_feature != 1) return none;
   p.role = scores == 2 ? row_role::makes : p.x == 2 ? row_role::keeps : row_role::sums;
   return p;
 }
@@ -143,6 +142,7 @@ inline constexpr std::int64_t least_scores = std::int64_t{1} << 18;
 /// The scores of a lone head have at least so many elements for each that they come from: a layer of weights that makes
 /// its rows up to four times as wide, as in transformers, has less, of any number of rows.
 inline constexpr std::int64_t least_share_of_lone_head = 4;
+inline constexpr std::int64_t least_share_of_scores = 2;
 
 /// A product from which scores may come that are worked on a few rows at a time: they take more memory than what they
 /// come from.
@@ -151,9 +151,7 @@ inline constexpr std::int64_t least_share_of_lone_head = 4;
   if (!i.op->facts.contracts || !is_floating(i.type) || !has_many_scores(i.shape)) return false;
   if (!is_floating(g.operand(id, 0).type) || !is_floating(g.operand(id, 1).type)) return false;
   const std::int64_t read = g.operand(id, 0).shape.elements() + g.operand(id, 1).shape.elements();
-  if (2 * read > i.shape.elements()) return false;
-  const row_product p = row_product_of(g, id, 2);
-  return p.role == row_role::makes && (p.has_own_y || least_share_of_lone_head * read <= i.shape.elements());
+  return least_share_of_scores * read <= i.shape.elements() && row_product_of(g, id, 2).role == row_role::makes;
 }
 
 /// Whether a value follows from what is made of nothing, as the mask of a triangle.

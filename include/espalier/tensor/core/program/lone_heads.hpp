@@ -18,11 +18,15 @@ namespace espalier::detail {
 ///   - a product reads what follows from the scores and keeps their rows, and
 ///   - this one reads another matrix than the first, or nothing sums over rows (the gradient of a loss, which follows
 ///     from logits row by row, multiplies by the weights again, and sums over rows for these).
-/// Attention that is differentiated is marked before its gradient is made, which inherits the marks.
+/// Attention that is differentiated is marked before its gradient is made, which inherits the marks. What is to be
+/// computed again rather than kept (`checkpoint`) is marked without a product that reads the scores, too: the logits of
+/// a loss.
 class lone_head_search {
  public:
   /// @param begin, end the instructions that are looked at
-  constexpr lone_head_search(builder& b, int begin, int end) : b_(b), begin_(begin), end_(end) {}
+  /// @param for_memory whether memory matters more than time
+  constexpr lone_head_search(builder& b, int begin, int end, bool for_memory)
+      : b_(b), begin_(begin), end_(end), for_memory_(for_memory) {}
 
   constexpr void run() {
     for (int id = begin_; id < end_; ++id) {
@@ -47,7 +51,7 @@ class lone_head_search {
     const instruction& i = b_[id];
     if (!i.op->facts.contracts || !is_floating(i.type) || !has_many_scores(i.shape)) return false;
     const std::int64_t read = b_[i.operand[0]].shape.elements() + b_[i.operand[1]].shape.elements();
-    if (least_share_of_lone_head * read > i.shape.elements()) return false;
+    if ((for_memory_ ? least_share_of_scores : least_share_of_lone_head) * read > i.shape.elements()) return false;
     if (attributes_of<einsum_attributes>(i).of_lone_head) return false;
     const row_product p = role_of(id, 2);
     return p.role == row_role::makes && !p.has_own_y;
@@ -102,7 +106,7 @@ class lone_head_search {
         has_values = has_values || !contains(keys, source_of(i.operand[1 - k]));
       }
     }
-    if (!is_reduced || !is_kept || (is_summed && !has_values)) return;
+    if (!is_reduced || (!for_memory_ && (!is_kept || (is_summed && !has_values)))) return;
     for (const int id : products) {
       einsum_attributes terms = attributes_of<einsum_attributes>(b_[id]);
       terms.of_lone_head = true;
@@ -127,9 +131,12 @@ class lone_head_search {
   builder& b_;
   int begin_;
   int end_;
+  bool for_memory_;
   list<seen_space> seen_;
 };
 
-constexpr void mark_lone_heads(builder& b, int begin, int end) { lone_head_search(b, begin, end).run(); }
+constexpr void mark_lone_heads(builder& b, int begin, int end, bool for_memory = false) {
+  lone_head_search(b, begin, end, for_memory).run();
+}
 
 }  // namespace espalier::detail

@@ -4,6 +4,7 @@
 
 #include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/light_std/object_vector.hpp>
+#include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/tensor/run/execute/batch_items.hpp>
 #include <espalier/tensor/run/execute/device.hpp>
 #include <espalier/tensor/run/execute/row_regions.hpp>
@@ -35,6 +36,7 @@ class item_executor final : public device_executor<Communicator, Kernels> {
       group_at_[static_cast<std::size_t>(steps_.first_of(groups_[g].first))] = static_cast<int>(g);
     }
     for (const row_region& r : regions_) local_bytes = larger_of(local_bytes, r.bytes);
+    round_.resize(static_cast<std::size_t>(chains_.threads()));
     locals_ = shared_buffer(local_bytes * chains_.threads());
   }
 
@@ -56,6 +58,11 @@ class item_executor final : public device_executor<Communicator, Kernels> {
   }
 
  private:
+  /// Threads that may run now, of those that there was room made for.
+  [[nodiscard]] std::int64_t threads_with_room() const {
+    return smaller_of<std::int64_t>(available_threads(), chains_.threads());
+  }
+
   /// Runs a group's launches item by item; false if where values lie now does not allow it.
   [[nodiscard]] bool run_items(const item_group& group) {
     if (!items_are_independent(t_, group, [this](int value) { return this->address(value); })) return false;
@@ -63,7 +70,7 @@ class item_executor final : public device_executor<Communicator, Kernels> {
       if (!m.whole) continue;
       for (int n = steps_.first_of(m.launch); n < steps_.first_of(m.launch + 1); ++n) (void)this->execute(n);
     }
-    const auto threads = static_cast<int>(smaller_of<std::int64_t>(available_threads(), group.items));
+    const auto threads = static_cast<int>(smaller_of(threads_with_room(), group.items));
     if (threads == 1) {
       run_items(group, 0, 0, group.items);
       return true;
@@ -137,12 +144,14 @@ class item_executor final : public device_executor<Communicator, Kernels> {
 
   void run_region(const row_region& r) {
     const std::int64_t units = r.items / r.together;
-    const auto available = static_cast<std::int64_t>(available_threads());
-    // Threads share the blocks of each item where nothing is summed over them, and there are few items.
-    const bool shares_items = !r.sums && units % available != 0 && units < 4 * available;
+    const std::int64_t available = threads_with_room();
+    // Few items are no work for all threads: these share the blocks of each.
+    const bool shares_items = units % available != 0 && units < 4 * available;
     const std::int64_t threads = smaller_of(available, shares_items ? r.items * r.blocks() : units);
     if (threads == 1) {
       run_blocks(r, 0, 0, r.items, 0, 1);
+    } else if (shares_items && r.sums) {
+      run_rounds(r, static_cast<int>(threads));
     } else {
       ESPALIER_OMP(parallel for num_threads(static_cast<int>(threads)) schedule(static))
       for (std::int64_t t = 0; t < threads; ++t) {
@@ -161,66 +170,133 @@ class item_executor final : public device_executor<Communicator, Kernels> {
     }
   }
 
+  /// A few rows of an item.
+  struct row_block {
+    std::int64_t item = -1;
+    std::int64_t first_row = 0;
+    std::int64_t rows = 0;
+    /// Of its scores there are those that a causal mask lets it see, and no others.
+    bool triangles = false;
+  };
+  [[nodiscard]] static row_block block_of(const row_region& r, std::int64_t number) {
+    const std::int64_t first = number % r.blocks() * r.block;
+    return {number / r.blocks(), first, smaller_of(r.block, r.rows - first)};
+  }
+
   /// Every `step`th block of items [first, last), from block `from` on.
   void run_blocks(const row_region& r, int thread, std::int64_t first, std::int64_t last, std::int64_t from,
                   std::int64_t step) {
     std::int64_t previous = -1;
-    for (std::int64_t n = from; n < (last - first) * r.blocks(); n += step) {
-      kernels::row_call call;
-      call.item = first + n / r.blocks();
-      call.first_row = n % r.blocks() * r.block;
-      call.rows = smaller_of(r.block, r.rows - call.first_row);
-      call.begins_item = call.item != previous;
-      previous = call.item;
-      for (int begin = 0; begin >= 0;) begin = run_block(r, thread, call, begin);
+    for (std::int64_t n = first * r.blocks() + from; n < last * r.blocks(); n += step) {
+      row_block rows = block_of(r, n);
+      for (int begin = 0; begin >= 0;) begin = run_block(r, thread, rows, rows.item != previous, begin, true);
+      previous = rows.item;
     }
   }
+  /// Every thread takes a block, and then some of the keys of what is summed up over the rows of all of these, one
+  /// block after the other: the same sums as those of one thread, in the same order.
+  void run_rounds(const row_region& r, int threads) {
+    const std::int64_t blocks = r.items * r.blocks();
+    for (row_block& rows : round_) rows.item = -1;
+    for (std::int64_t first = 0; first < blocks; first += threads) {
+      const int count = static_cast<int>(smaller_of<std::int64_t>(threads, blocks - first));
+      ESPALIER_OMP(parallel for num_threads(threads) schedule(static))
+      for (int t = 0; t < count; ++t) {
+        row_block& rows = round_[static_cast<std::size_t>(t)];
+        const std::int64_t previous = rows.item;
+        rows = block_of(r, first + t);
+        for (int begin = 0; begin >= 0;) begin = run_block(r, t, rows, rows.item != previous, begin, false);
+      }
+      ESPALIER_OMP(parallel for num_threads(threads) schedule(static))
+      for (int t = 0; t < threads; ++t) {
+        for (int owner = 0; owner < count; ++owner) {
+          const row_block& rows = round_[static_cast<std::size_t>(owner)];
+          for (const row_region::member& m : r.members) {
+            if (sums_up(m)) multiply(r, m, rows, false, {owner, t, t, threads});
+          }
+        }
+      }
+    }
+  }
+  [[nodiscard]] static bool sums_up(const row_region::member& m) {
+    return m.product != nullptr && m.product->plan.role == row_role::sums;
+  }
 
-  /// Runs all launches for some rows; -1. Or up to a chain that meets a row that is hidden entirely: returns its place,
-  /// so that the block is run again as a whole; what products before this place have added up they have added up.
-  [[nodiscard]] int run_block(const row_region& r, int thread, kernels::row_call call, int begin) {
-    char* const room = static_cast<char*>(locals_.data()) + thread * (locals_.bytes() / chains_.threads());
-    const auto at = [&](int value) -> void* {
-      const row_local* const local = r.local(value);
-      // Where the value would start if all of its rows existed.
-      return local == nullptr ? this->address(value)
-                              : room + local->offset - (call.item * r.rows + call.first_row) * local->row_bytes;
-    };
-    bool triangles = r.may_see_triangles;
+  [[nodiscard]] char* room_of(int thread) {
+    return static_cast<char*>(locals_.data()) + thread * (locals_.bytes() / chains_.threads());
+  }
+  /// Where a value would start if all of its rows existed.
+  [[nodiscard]] void* address_in(const row_region& r, const row_block& rows, int thread, int value) {
+    const row_local* const local = r.local(value);
+    if (local == nullptr) return this->address(value);
+    return room_of(thread) + local->offset - (rows.item * r.rows + rows.first_row) * local->row_bytes;
+  }
+
+  /// Runs all launches for some rows, or all but those that sum up over rows; -1. Or up to a chain that meets a row
+  /// that is hidden entirely: returns its place, so that the block is run again as a whole; what products before this
+  /// place have added up they have added up.
+  [[nodiscard]] int run_block(const row_region& r, int thread, row_block& rows, bool begins_item, int begin,
+                              bool adds_up) {
+    const auto at = [&](int value) { return address_in(r, rows, thread, value); };
+    rows.triangles = r.may_see_triangles;
     for (const row_region::member& m : r.members) {
       if (m.product == nullptr && chains_.possible_side(m.launch) > 0)
-        triangles = triangles && chains_.side(m.launch) > 0;
+        rows.triangles = rows.triangles && chains_.side(m.launch) > 0;
     }
-    constexpr std::int64_t grain = kernels::triangle_grain;
-    const std::int64_t seen = smaller_of(r.keys, (call.first_row + call.rows + grain - 1) / grain * grain);
     for (std::size_t n = 0; n < r.members.size(); ++n) {
       const row_region::member& m = r.members[n];
       if (m.product == nullptr) {
-        const std::int64_t side = triangles ? chains_.possible_side(m.launch) : 0;
-        const std::int64_t row = call.item * r.rows + call.first_row;
+        const std::int64_t side = rows.triangles ? chains_.possible_side(m.launch) : 0;
+        const std::int64_t row = rows.item * r.rows + rows.first_row;
         if (!chains_.run_rows(
-                m.launch, row, row + call.rows, thread, this->chain_scratch(), at,
-                [this](int value) { return this->boxes(value); }, side, m.clears_little ? seen : 0)) {
+                m.launch, row, row + rows.rows, thread, this->chain_scratch(), at,
+                [this](int value) { return this->boxes(value); }, side, m.clears_little ? seen_by(r, rows) : 0)) {
           return static_cast<int>(n);
         }
         continue;
       }
-      if (static_cast<int>(n) < begin && m.product->plan.role == row_role::sums) continue;
-      const int id = t_.order[t_.launches[m.launch].first];
-      const launch& product = t_.launches[m.launch];
-      for (int k = 0; k < 2; ++k)
-        call.operand[k] = at(product.unscaled[k] >= 0 ? product.unscaled[k] : t_.code[id].operand[k]);
-      call.result = at(id);
-      call.lower_triangle = triangles && m.follows_mask;
-      call.keys = call.lower_triangle ? seen : r.keys;
-      call.scratch = room + m.scratch_at;
-      const std::int64_t items_of_y = m.product->plan.items_of_y();
-      call.begins_sum = call.first_row == 0 && call.item % items_of_y == 0;
-      call.ends_sum = call.first_row + call.rows == r.rows && (call.item + 1) % items_of_y == 0;
-      m.product->run(call);
-      if (finite_.is_on() && m.product->plan.role == row_role::makes) check_rows(id, call, r);
+      if (sums_up(m) && (!adds_up || static_cast<int>(n) < begin)) continue;
+      multiply(r, m, rows, begins_item, {thread, thread, 0, 1});
     }
     return -1;
+  }
+  /// The keys that a causal mask lets the last of some rows see.
+  [[nodiscard]] static std::int64_t seen_by(const row_region& r, const row_block& rows) {
+    constexpr std::int64_t grain = kernels::triangle_grain;
+    return smaller_of(r.keys, (rows.first_row + rows.rows + grain - 1) / grain * grain);
+  }
+
+  /// The thread whose block it is, the one that works, and which part of what is summed up is its.
+  struct shared_work {
+    int owner;
+    int thread;
+    int part;
+    int parts;
+  };
+  void multiply(const row_region& r, const row_region::member& m, const row_block& rows, bool begins_item,
+                const shared_work& by) {
+    const int id = t_.order[t_.launches[m.launch].first];
+    const launch& product = t_.launches[m.launch];
+    kernels::row_call call;
+    for (int k = 0; k < 2; ++k) {
+      const int operand = product.unscaled[k] >= 0 ? product.unscaled[k] : t_.code[id].operand[k];
+      call.operand[k] = address_in(r, rows, by.owner, operand);
+    }
+    call.result = address_in(r, rows, by.owner, id);
+    call.item = rows.item;
+    call.first_row = rows.first_row;
+    call.rows = rows.rows;
+    call.begins_item = begins_item;
+    call.lower_triangle = rows.triangles && m.follows_mask;
+    call.keys = call.lower_triangle ? seen_by(r, rows) : r.keys;
+    call.scratch = room_of(by.thread) + m.scratch_at;
+    call.part = by.part;
+    call.parts = by.parts;
+    const std::int64_t items_of_y = m.product->plan.items_of_y();
+    call.begins_sum = rows.first_row == 0 && rows.item % items_of_y == 0;
+    call.ends_sum = rows.first_row + rows.rows == r.rows && (rows.item + 1) % items_of_y == 0;
+    m.product->run(call);
+    if (finite_.is_on() && m.product->plan.role == row_role::makes) check_rows(id, call, r);
   }
   void check_rows(int id, const kernels::row_call& call, const row_region& r) {
     for (std::int64_t i = 0; i < call.rows; ++i) {
@@ -235,6 +311,8 @@ class item_executor final : public device_executor<Communicator, Kernels> {
   object_vector<row_region> regions_;
   /// The group that begins at each step, or -1.
   plain_vector<int> group_at_;
+  /// For each thread, the block that it took last.
+  plain_vector<row_block> round_;
   shared_buffer locals_;
 };
 

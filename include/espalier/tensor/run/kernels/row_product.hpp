@@ -40,6 +40,10 @@ struct row_call {
   /// These are the first, or the last, rows of all that are summed up to the same result.
   bool begins_sum = false;
   bool ends_sum = false;
+  /// Of what is summed up over rows, only every `parts`th tile of keys, from number `part` on: threads share the
+  /// others.
+  int part = 0;
+  int parts = 1;
   /// The thread's own, for this product: stays as it is from call to call. Aligned to 64.
   void* scratch = nullptr;
 };
@@ -112,7 +116,7 @@ template <class T, class S, class X, class Y> class row_multiplication {
       case row_role::makes: return (whole_tiles(p.keys) * p.features + strips(rows) * strip_elements) * element;
       case row_role::keeps: return (p.keys * features + strip_elements + rows * p.features) * element;
       case row_role::sums:
-        return (rows * features + (is_plain<S> ? 0 : rows * p.keys) + (is_plain<Y> ? 0 : p.keys * p.features)) *
+        return (rows * features + (is_plain<S> ? 0 : rows * p.keys) + (sums_in_place(p) ? 0 : p.keys * p.features)) *
                element;
       case row_role::none: break;
     }
@@ -123,6 +127,8 @@ template <class T, class S, class X, class Y> class row_multiplication {
   template <class Stored> static constexpr bool is_plain = std::is_same_v<Stored, T>;
   static constexpr std::int64_t strip_elements = std::int64_t{sizes::rows} * sizes::depth;
 
+  /// Whether the result of `sum` is what it adds to, row by row.
+  [[nodiscard]] static bool sums_in_place(const row_product& p) { return is_plain<Y> && p.y_feature == 1; }
   [[nodiscard]] static std::int64_t whole_tiles(std::int64_t columns) {
     return (columns + sizes::columns - 1) / sizes::columns * sizes::columns;
   }
@@ -204,7 +210,7 @@ template <class T, class S, class X, class Y> class row_multiplication {
   void sum() {
     // The sums stay where they are, however few rows the last block has.
     T* const sums = room();
-    T* const panels = sums + (is_plain<Y> ? 0 : p_.keys * p_.features);
+    T* const panels = sums + (sums_in_place(p_) ? 0 : p_.keys * p_.features);
     T* const wide = panels + call_.rows * whole_tiles(p_.features);
     for (std::int64_t f = 0; f < p_.features; f += sizes::columns) {
       pack(x() + f * p_.x_feature, call_.rows, p_.x_row, columns_at(f, p_.features), p_.x_feature,
@@ -215,30 +221,49 @@ template <class T, class S, class X, class Y> class row_multiplication {
     if constexpr (is_plain<S>) {
       from = scores();
     } else {
-      for (std::int64_t i = 0; i < call_.rows; ++i) copy_row(scores() + i * p_.keys, 1, call_.keys, wide + i * p_.keys);
+      for_each_tile([&](std::int64_t k, std::int64_t count) {
+        count = smaller_of(count, call_.keys - k);
+        for (std::int64_t i = 0; i < call_.rows && count > 0; ++i)
+          copy_row(scores() + i * p_.keys + k, 1, count, wide + i * p_.keys + k);
+      });
       from = wide;
     }
     Y* const to = static_cast<Y*>(call_.result) + y_at_;
     if constexpr (is_plain<Y>) {
-      add(from, panels, to, p_.y_key);
-    } else {
-      add(from, panels, sums, p_.features);
-      for (std::int64_t k = 0; call_.ends_sum && k < p_.keys; ++k) store_row(sums + k * p_.features, to + k * p_.y_key);
+      if (p_.y_feature == 1) return add(from, panels, to, p_.y_key);
     }
+    add(from, panels, sums, p_.features);
+    if (!call_.ends_sum) return;
+    for_each_tile([&](std::int64_t k, std::int64_t count) {
+      if (p_.y_feature == 1) {
+        for (; count > 0; --count, ++k) store_row(sums + k * p_.features, to + k * p_.y_key);
+        return;
+      }
+      // Along the keys, which lie closer to each other.
+      for (std::int64_t f = 0; f < p_.features; ++f) {
+        for (std::int64_t n = k; n < k + count; ++n)
+          to[f * p_.y_feature + n * p_.y_key] = element_cast<Y>(sums[n * p_.features + f]);
+      }
+    });
   }
   void add(const T* from, const T* panels, T* to, std::int64_t step) {
-    if (call_.begins_sum) {
-      for (std::int64_t k = 0; k < p_.keys; ++k)
-        std::memset(to + k * step, 0, static_cast<std::size_t>(p_.features) * sizeof(T));
-    }
-    for (std::int64_t k = 0; k < call_.keys; k += sizes::rows) {
+    for_each_tile([&](std::int64_t k, std::int64_t count) {
+      for (std::int64_t n = 0; n < count && call_.begins_sum; ++n)
+        std::memset(to + (k + n) * step, 0, static_cast<std::size_t>(p_.features) * sizeof(T));
       const std::int64_t first = first_row_with(k);
-      for (std::int64_t f = 0; f < p_.features && first < call_.rows; f += sizes::columns) {
-        multiply<strip_layout::columns>(smaller_of<std::int64_t>(sizes::rows, call_.keys - k), call_.rows - first,
+      for (std::int64_t f = 0; f < p_.features && k < call_.keys && first < call_.rows; f += sizes::columns) {
+        multiply<strip_layout::columns>(smaller_of(count, call_.keys - k), call_.rows - first,
                                         from + first * p_.keys + k, p_.keys,
                                         panels + f * call_.rows + first * sizes::columns, columns_at(f, p_.features),
                                         true, to + k * step + f, step);
       }
+    });
+  }
+  /// Calls `f(first, count)` for the tiles of keys that are this call's.
+  template <class F> void for_each_tile(const F& f) const {
+    for (std::int64_t k = std::int64_t{call_.part} * sizes::rows; k < p_.keys;
+         k += std::int64_t{call_.parts} * sizes::rows) {
+      f(k, smaller_of<std::int64_t>(sizes::rows, p_.keys - k));
     }
   }
 
