@@ -112,11 +112,16 @@ template <class T, class S, class X, class Y> class row_multiplication {
   [[nodiscard]] static std::int64_t scratch_bytes(const row_product& p, std::int64_t rows) {
     const std::int64_t features = whole_tiles(p.features);
     const auto element = static_cast<std::int64_t>(sizeof(T));
+    const std::int64_t tile = std::int64_t{sizes::depth} * sizes::columns;
     switch (p.role) {
-      case row_role::makes: return (whole_tiles(p.keys) * p.features + strips(rows) * strip_elements) * element;
-      case row_role::keeps: return (p.keys * features + strip_elements + rows * p.features) * element;
+      case row_role::makes:
+        return ((keeps_panels(p) ? whole_tiles(p.keys) * p.features : tile) + strips(rows) * strip_elements) * element;
+      case row_role::keeps:
+        return (keeps_panels(p) ? p.keys * features + strip_elements : tile + strips(rows) * strip_elements) * element +
+               rows * p.features * element;
       case row_role::sums:
-        return (rows * features + (is_plain<S> ? 0 : rows * p.keys) + (sums_in_place(p) ? 0 : p.keys * p.features)) *
+        return (rows * features + (is_plain<S> ? 0 : rows * p.keys) + (is_plain<Y> ? 0 : p.keys * p.features) +
+                (p.y_feature == 1 ? 0 : std::int64_t{sizes::rows} * p.features)) *
                element;
       case row_role::none: break;
     }
@@ -127,8 +132,12 @@ template <class T, class S, class X, class Y> class row_multiplication {
   template <class Stored> static constexpr bool is_plain = std::is_same_v<Stored, T>;
   static constexpr std::int64_t strip_elements = std::int64_t{sizes::rows} * sizes::depth;
 
-  /// Whether the result of `sum` is what it adds to, row by row.
-  [[nodiscard]] static bool sums_in_place(const row_product& p) { return is_plain<Y> && p.y_feature == 1; }
+  /// Whether y is rearranged once for each item. A larger one, as the table of a loss, is for each block of rows, a
+  /// tile at a time: every thread would keep a copy of it.
+  [[nodiscard]] static bool keeps_panels(const row_product& p) {
+    constexpr std::int64_t most_bytes = 8 << 20;
+    return p.keys * p.features * static_cast<std::int64_t>(sizeof(T)) <= most_bytes;
+  }
   [[nodiscard]] static std::int64_t whole_tiles(std::int64_t columns) {
     return (columns + sizes::columns - 1) / sizes::columns * sizes::columns;
   }
@@ -141,19 +150,20 @@ template <class T, class S, class X, class Y> class row_multiplication {
 
   /// scores = x y^T. The panels of all features come first, then those of the next ones, if there are so many.
   void make() {
+    const bool keeps = keeps_panels(p_);
     T* const panels = room();
-    T* const strip = panels + whole_tiles(p_.keys) * p_.features;
     const std::int64_t padded = whole_tiles(p_.keys);
+    T* const strip = panels + (keeps ? padded * p_.features : std::int64_t{sizes::depth} * sizes::columns);
     const auto depth_at = [&](std::int64_t f) { return smaller_of<std::int64_t>(sizes::depth, p_.features - f); };
-    if (call_.begins_item) {
+    const auto pack_tile = [&](std::int64_t f, std::int64_t k, T* to) {
+      pack(y() + f * p_.y_feature + k * p_.y_key, depth_at(f), p_.y_feature, columns_at(k, p_.keys), p_.y_key, to);
+      scale<Y>(p_.y, to, depth_at(f) * sizes::columns);
+    };
+    if (keeps && call_.begins_item) {
       for (std::int64_t f = 0; f < p_.features; f += sizes::depth) {
-        const std::int64_t depth = depth_at(f);
-        for (std::int64_t k = 0; k < p_.keys; k += sizes::columns) {
-          pack(y() + f * p_.y_feature + k * p_.y_key, depth, p_.y_feature, columns_at(k, p_.keys), p_.y_key,
-               panels + f * padded + k * depth);
-        }
+        for (std::int64_t k = 0; k < p_.keys; k += sizes::columns)
+          pack_tile(f, k, panels + f * padded + k * depth_at(f));
       }
-      scale<Y>(p_.y, panels, padded * p_.features);
     }
     S* const to = static_cast<S*>(call_.result) + scores_at_;
     for (std::int64_t f = 0; f < p_.features; f += sizes::depth) {
@@ -163,10 +173,11 @@ template <class T, class S, class X, class Y> class row_multiplication {
         scale<X>(p_.x, strip + i * sizes::depth, depth);
       }
       for (std::int64_t k = 0; k < call_.keys; k += sizes::columns) {
+        T* const panel = keeps ? panels + f * padded + k * depth : panels;
+        if (!keeps) pack_tile(f, k, panel);
         for (std::int64_t i = first_strip_with(k); i < call_.rows; i += sizes::rows) {
-          multiply<strip_layout::kept_rows>(rows_at(i), depth, strip + i * sizes::depth, 0,
-                                            panels + f * padded + k * depth, columns_at(k, p_.keys), f > 0,
-                                            to + i * p_.keys + k, p_.keys);
+          multiply<strip_layout::kept_rows>(rows_at(i), depth, strip + i * sizes::depth, 0, panel,
+                                            columns_at(k, p_.keys), f > 0, to + i * p_.keys + k, p_.keys);
         }
       }
     }
@@ -174,6 +185,7 @@ template <class T, class S, class X, class Y> class row_multiplication {
 
   /// x = scores y.
   void keep() {
+    if (!keeps_panels(p_)) return keep_by_tiles();
     T* const panels = room();
     T* const strip = panels + p_.keys * whole_tiles(p_.features);
     T* const sums = strip + strip_elements;
@@ -183,25 +195,58 @@ template <class T, class S, class X, class Y> class row_multiplication {
       }
       scale<Y>(p_.y, panels, p_.keys * whole_tiles(p_.features));
     }
-    X* const to = static_cast<X*>(call_.result) + x_at_;
     for (std::int64_t k = 0; k < call_.keys; k += sizes::depth) {
       for (std::int64_t i = first_strip_with(k); i < call_.rows; i += sizes::rows) {
-        const std::int64_t depth = smaller_of<std::int64_t>(sizes::depth, keys_of_strip(i) - k);
-        for (std::int64_t r = 0; r < rows_at(i); ++r)
-          copy_row(scores() + (i + r) * p_.keys + k, 1, depth, strip + r * sizes::depth);
-        for (std::int64_t f = 0; f < p_.features; f += sizes::columns) {
-          const T* const panel = panels + f * p_.keys + k * sizes::columns;
-          if constexpr (is_plain<X>) {
-            multiply<strip_layout::kept_rows>(rows_at(i), depth, strip, 0, panel, columns_at(f, p_.features), k > 0,
-                                              to + i * p_.x_row + f, p_.x_row);
-          } else {
-            multiply<strip_layout::kept_rows>(rows_at(i), depth, strip, 0, panel, columns_at(f, p_.features), k > 0,
-                                              sums + i * p_.features + f, p_.features);
-          }
-        }
+        const std::int64_t depth = copy_strip(i, k, strip);
+        for (std::int64_t f = 0; f < p_.features; f += sizes::columns)
+          multiply_into_x(i, k, f, depth, strip, panels + f * p_.keys + k * sizes::columns, sums);
       }
     }
+    store_x(sums);
+  }
+  /// The same with a tile of y at a time.
+  void keep_by_tiles() {
+    T* const panel = room();
+    T* const strip = panel + std::int64_t{sizes::depth} * sizes::columns;
+    T* const sums = strip + strips(call_.rows) * strip_elements;
+    for (std::int64_t k = 0; k < call_.keys; k += sizes::depth) {
+      for (std::int64_t i = first_strip_with(k); i < call_.rows; i += sizes::rows)
+        (void)copy_strip(i, k, strip + i * sizes::depth);
+      const std::int64_t depth = smaller_of<std::int64_t>(sizes::depth, p_.keys - k);
+      for (std::int64_t f = 0; f < p_.features; f += sizes::columns) {
+        pack(y() + k * p_.y_key + f * p_.y_feature, depth, p_.y_key, columns_at(f, p_.features), p_.y_feature, panel);
+        scale<Y>(p_.y, panel, depth * sizes::columns);
+        for (std::int64_t i = first_strip_with(k); i < call_.rows; i += sizes::rows)
+          multiply_into_x(i, k, f, depth_of_strip(i, k), strip + i * sizes::depth, panel, sums);
+      }
+    }
+    store_x(sums);
+  }
+  [[nodiscard]] std::int64_t depth_of_strip(std::int64_t i, std::int64_t k) const {
+    return smaller_of<std::int64_t>(sizes::depth, keys_of_strip(i) - k);
+  }
+  /// Copies the scores of the strip of rows from `i` on, from key `k` on; returns how many of each row count.
+  std::int64_t copy_strip(std::int64_t i, std::int64_t k, T* strip) const {
+    const std::int64_t depth = depth_of_strip(i, k);
+    for (std::int64_t r = 0; r < rows_at(i); ++r)
+      copy_row(scores() + (i + r) * p_.keys + k, 1, depth, strip + r * sizes::depth);
+    return depth;
+  }
+  void multiply_into_x(std::int64_t i, std::int64_t k, std::int64_t f, std::int64_t depth, const T* strip,
+                       const T* panel, T* sums) const {
+    const std::int64_t columns = columns_at(f, p_.features);
+    if constexpr (is_plain<X>) {
+      X* const to = static_cast<X*>(call_.result) + x_at_;
+      multiply<strip_layout::kept_rows>(rows_at(i), depth, strip, 0, panel, columns, k > 0, to + i * p_.x_row + f,
+                                        p_.x_row);
+    } else {
+      multiply<strip_layout::kept_rows>(rows_at(i), depth, strip, 0, panel, columns, k > 0, sums + i * p_.features + f,
+                                        p_.features);
+    }
+  }
+  void store_x([[maybe_unused]] const T* sums) const {
     if constexpr (!is_plain<X>) {
+      X* const to = static_cast<X*>(call_.result) + x_at_;
       for (std::int64_t i = 0; i < call_.rows; ++i) store_row(sums + i * p_.features, to + i * p_.x_row);
     }
   }
@@ -210,8 +255,9 @@ template <class T, class S, class X, class Y> class row_multiplication {
   void sum() {
     // The sums stay where they are, however few rows the last block has.
     T* const sums = room();
-    T* const panels = sums + (sums_in_place(p_) ? 0 : p_.keys * p_.features);
+    T* const panels = sums + (is_plain<Y> ? 0 : p_.keys * p_.features);
     T* const wide = panels + call_.rows * whole_tiles(p_.features);
+    T* const one = wide + (is_plain<S> ? 0 : call_.rows * p_.keys);
     for (std::int64_t f = 0; f < p_.features; f += sizes::columns) {
       pack(x() + f * p_.x_feature, call_.rows, p_.x_row, columns_at(f, p_.features), p_.x_feature,
            panels + f * call_.rows);
@@ -229,35 +275,43 @@ template <class T, class S, class X, class Y> class row_multiplication {
       from = wide;
     }
     Y* const to = static_cast<Y*>(call_.result) + y_at_;
-    if constexpr (is_plain<Y>) {
-      if (p_.y_feature == 1) return add(from, panels, to, p_.y_key);
-    }
-    add(from, panels, sums, p_.features);
-    if (!call_.ends_sum) return;
     for_each_tile([&](std::int64_t k, std::int64_t count) {
-      if (p_.y_feature == 1) {
-        for (; count > 0; --count, ++k) store_row(sums + k * p_.features, to + k * p_.y_key);
-        return;
-      }
-      // Along the keys, which lie closer to each other.
-      for (std::int64_t f = 0; f < p_.features; ++f) {
-        for (std::int64_t n = k; n < k + count; ++n)
-          to[f * p_.y_feature + n * p_.y_key] = element_cast<Y>(sums[n * p_.features + f]);
+      if constexpr (is_plain<Y>) {
+        if (p_.y_feature == 1) return add_tile(k, count, from, panels, call_.begins_sum, to + k * p_.y_key, p_.y_key);
+        // Elements of one feature lie closer to each other.
+        add_tile(k, count, from, panels, true, one, p_.features);
+        turn_tile(count, one, !call_.begins_sum, to + k * p_.y_key);
+      } else {
+        T* const rows = sums + k * p_.features;
+        add_tile(k, count, from, panels, call_.begins_sum, rows, p_.features);
+        if (!call_.ends_sum) return;
+        if (p_.y_feature != 1) return turn_tile(count, rows, false, to + k * p_.y_key);
+        for (std::int64_t n = 0; n < count; ++n) store_row(rows + n * p_.features, to + (k + n) * p_.y_key);
       }
     });
   }
-  void add(const T* from, const T* panels, T* to, std::int64_t step) {
-    for_each_tile([&](std::int64_t k, std::int64_t count) {
-      for (std::int64_t n = 0; n < count && call_.begins_sum; ++n)
-        std::memset(to + (k + n) * step, 0, static_cast<std::size_t>(p_.features) * sizeof(T));
-      const std::int64_t first = first_row_with(k);
-      for (std::int64_t f = 0; f < p_.features && k < call_.keys && first < call_.rows; f += sizes::columns) {
-        multiply<strip_layout::columns>(smaller_of(count, call_.keys - k), call_.rows - first,
-                                        from + first * p_.keys + k, p_.keys,
-                                        panels + f * call_.rows + first * sizes::columns, columns_at(f, p_.features),
-                                        true, to + k * step + f, step);
+  /// Adds what `count` keys from `k` on sum up to rows of features, which are zero before, if `begins`.
+  void add_tile(std::int64_t k, std::int64_t count, const T* from, const T* panels, bool begins, T* to,
+                std::int64_t step) const {
+    for (std::int64_t n = 0; n < count && begins; ++n)
+      std::memset(to + n * step, 0, static_cast<std::size_t>(p_.features) * sizeof(T));
+    const std::int64_t first = first_row_with(k);
+    if (k >= call_.keys || first >= call_.rows) return;
+    for (std::int64_t f = 0; f < p_.features; f += sizes::columns) {
+      multiply<strip_layout::columns>(smaller_of(count, call_.keys - k), call_.rows - first, from + first * p_.keys + k,
+                                      p_.keys, panels + f * call_.rows + first * sizes::columns,
+                                      columns_at(f, p_.features), true, to + f, step);
+    }
+  }
+  /// Stores, or adds, rows of features to a y whose features lie anyhow.
+  void turn_tile(std::int64_t count, const T* rows, bool adds, Y* to) const {
+    for (std::int64_t f = 0; f < p_.features; ++f) {
+      Y* const line = to + f * p_.y_feature;
+      for (std::int64_t n = 0; n < count; ++n) {
+        const T sum = rows[n * p_.features + f];
+        line[n * p_.y_key] = element_cast<Y>(adds ? element_cast<T>(line[n * p_.y_key]) + sum : sum);
       }
-    });
+    }
   }
   /// Calls `f(first, count)` for the tiles of keys that are this call's.
   template <class F> void for_each_tile(const F& f) const {

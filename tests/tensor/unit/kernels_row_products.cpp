@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+// optimised: yes
+// together: speed
+
+#include <espalier/tensor/run/kernels/row_product.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace kernels = espalier::kernels;
+using espalier::dtype;
+using espalier::einsum_attributes;
+using espalier::einsum_term;
+using espalier::extents;
+using espalier::row_product;
+
+namespace {
+
+einsum_term term_of(const char* letters) {
+  einsum_term term;
+  for (; *letters != 0; ++letters) term.append(*letters);
+  return term;
+}
+template <class... Sizes> extents extents_of_sizes(Sizes... sizes) {
+  extents shape;
+  (shape.append(sizes), ...);
+  return shape;
+}
+
+constexpr std::int64_t rows = 21;
+constexpr std::int64_t block = 8;
+
+/// Scores [rows, keys], x [rows, features], and y [keys, features], or [features, keys] if it is turned.
+template <dtype S, dtype X, dtype Y> class row_products {
+ public:
+  row_products(std::int64_t keys, std::int64_t features, bool turned)
+      : keys_(keys),
+        features_(features),
+        y_term_(term_of(turned ? "fk" : "kf")),
+        y_shape_(turned ? extents_of_sizes(features, keys) : extents_of_sizes(keys, features)),
+        y_key_(turned ? 1 : features),
+        y_feature_(turned ? keys : 1) {
+    fill(scores_, rows * keys, 7);
+    fill(x_, rows * features, 11);
+    fill(y_, keys * features, 13);
+  }
+
+  /// The largest difference from the sums in doubles, of their magnitudes; `parts`: as many threads share the sums.
+  double makes() {
+    const row_product plan = plan_of(term_of("rf"), y_term_, term_of("rk"), extents_of_sizes(rows, features_), y_shape_,
+                                     extents_of_sizes(rows, keys_), 2);
+    std::vector<espalier::storage_t<S>> made(static_cast<std::size_t>(rows * keys_));
+    run(plan, x_.data(), y_.data(), made.data(), 1);
+    double worst = 0;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t k = 0; k < keys_; ++k) {
+        sum_of products;
+        for (std::int64_t f = 0; f < features_; ++f) products.add(x(r, f), y(k, f));
+        worst = std::max(worst, products.difference(made[static_cast<std::size_t>(r * keys_ + k)]));
+      }
+    }
+    return worst;
+  }
+  double keeps() {
+    const row_product plan = plan_of(term_of("rk"), y_term_, term_of("rf"), extents_of_sizes(rows, keys_), y_shape_,
+                                     extents_of_sizes(rows, features_), 0);
+    std::vector<espalier::storage_t<X>> made(static_cast<std::size_t>(rows * features_));
+    run(plan, scores_.data(), y_.data(), made.data(), 1);
+    double worst = 0;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t f = 0; f < features_; ++f) {
+        sum_of products;
+        for (std::int64_t k = 0; k < keys_; ++k) products.add(scores(r, k), y(k, f));
+        worst = std::max(worst, products.difference(made[static_cast<std::size_t>(r * features_ + f)]));
+      }
+    }
+    return worst;
+  }
+  double sums(int parts) {
+    const row_product plan = plan_of(term_of("rk"), term_of("rf"), y_term_, extents_of_sizes(rows, keys_),
+                                     extents_of_sizes(rows, features_), y_shape_, 0);
+    std::vector<espalier::storage_t<Y>> made(static_cast<std::size_t>(keys_ * features_));
+    for (auto& one : made) one = espalier::detail::element_cast<espalier::storage_t<Y>>(99.0F);  // which does not count
+    run(plan, scores_.data(), x_.data(), made.data(), parts);
+    double worst = 0;
+    for (std::int64_t k = 0; k < keys_; ++k) {
+      for (std::int64_t f = 0; f < features_; ++f) {
+        sum_of products;
+        for (std::int64_t r = 0; r < rows; ++r) products.add(scores(r, k), x(r, f));
+        worst = std::max(worst, products.difference(made[static_cast<std::size_t>(k * y_key_ + f * y_feature_)]));
+      }
+    }
+    return worst;
+  }
+
+ private:
+  struct sum_of {
+    double sum = 0;
+    double size = 0;
+    void add(double a, double b) {
+      sum += a * b;
+      size += std::fabs(a * b);
+    }
+    template <class T> [[nodiscard]] double difference(T made) const {
+      return std::fabs(static_cast<double>(made) - sum) / (1 + size);
+    }
+  };
+
+  template <class T> static void fill(std::vector<T>& values, std::int64_t count, std::int64_t seed) {
+    for (std::int64_t i = 0; i < count; ++i)
+      values.push_back(espalier::detail::element_cast<T>(static_cast<float>(i * seed % 17 - 8) / 4));
+  }
+  static row_product plan_of(einsum_term left, einsum_term right, einsum_term result, const extents& a,
+                             const extents& b, const extents& c, int scores) {
+    return espalier::detail::row_product_of(einsum_attributes{left, right, result, true}, a, b, c, scores);
+  }
+  /// A block of rows after the other, each by all parts.
+  static void run(const row_product& plan, const void* left, const void* right, void* result, int parts) {
+    REQUIRE(plan.role != espalier::row_role::none);
+    using functions = espalier::detail::row_product_functions<S, X, Y>;
+    const auto bytes = static_cast<std::size_t>(functions::scratch_bytes(plan, block));
+    std::vector<std::vector<double>> rooms(static_cast<std::size_t>(parts), std::vector<double>(bytes / 8 + 16));
+    for (std::int64_t first = 0; first < rows; first += block) {
+      for (int part = 0; part < parts; ++part) {
+        kernels::row_call call;
+        call.operand[0] = left;
+        call.operand[1] = right;
+        call.result = result;
+        call.first_row = first;
+        call.rows = std::min(block, rows - first);
+        call.keys = plan.keys;
+        call.begins_item = first == 0;
+        call.begins_sum = first == 0;
+        call.ends_sum = first + call.rows == rows;
+        const auto start = reinterpret_cast<std::uintptr_t>(rooms[static_cast<std::size_t>(part)].data());
+        call.scratch = rooms[static_cast<std::size_t>(part)].data() + (64 - start % 64) % 64 / 8;
+        call.part = part;
+        call.parts = parts;
+        functions::run(plan, call);
+      }
+    }
+  }
+
+  [[nodiscard]] double scores(std::int64_t r, std::int64_t k) const {
+    return static_cast<double>(scores_[static_cast<std::size_t>(r * keys_ + k)]);
+  }
+  [[nodiscard]] double x(std::int64_t r, std::int64_t f) const {
+    return static_cast<double>(x_[static_cast<std::size_t>(r * features_ + f)]);
+  }
+  [[nodiscard]] double y(std::int64_t k, std::int64_t f) const {
+    return static_cast<double>(y_[static_cast<std::size_t>(k * y_key_ + f * y_feature_)]);
+  }
+
+  std::int64_t keys_;
+  std::int64_t features_;
+  einsum_term y_term_;
+  extents y_shape_;
+  std::int64_t y_key_;
+  std::int64_t y_feature_;
+  std::vector<espalier::storage_t<S>> scores_;
+  std::vector<espalier::storage_t<X>> x_;
+  std::vector<espalier::storage_t<Y>> y_;
+};
+
+template <dtype S, dtype X, dtype Y> void check(std::int64_t keys, std::int64_t features, double most) {
+  for (const bool turned : {false, true}) {
+    CAPTURE(keys, features, turned);
+    row_products<S, X, Y> all(keys, features, turned);
+    CHECK(all.makes() < most);
+    CHECK(all.keeps() < most);
+    for (const int parts : {1, 2, 3}) CHECK(all.sums(parts) < most);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("products of a few rows of scores at a time", "[kernels]") {
+  check<dtype::f64, dtype::f64, dtype::f64>(101, 37, 1e-14);
+  check<dtype::f32, dtype::f32, dtype::f32>(101, 37, 1e-6);
+  check<dtype::f32, dtype::bf16, dtype::bf16>(101, 37, 4e-3);
+  check<dtype::bf16, dtype::bf16, dtype::f32>(101, 37, 4e-3);
+}
+
+TEST_CASE("products of a few rows of scores with a table that no thread keeps a copy of", "[kernels]") {
+  // A little more than 8 MiB.
+  check<dtype::f64, dtype::f64, dtype::f64>(1037, 1025, 1e-14);
+  check<dtype::f32, dtype::f32, dtype::f32>(2053, 1025, 1e-6);
+  check<dtype::f32, dtype::bf16, dtype::bf16>(2053, 1025, 4e-3);
+}
