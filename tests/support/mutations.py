@@ -129,7 +129,7 @@ MUTATIONS = [
     (DEVICE, "iteration(s.region) * bytes_of(t_.code[s.source]);", "iteration(s.region) * bytes_of(t_.code[s.target]);"),
     (CHAIN, "call.rows = smaller_of(c.block_rows, last - row);", "call.rows = c.block_rows;"),
     (CHAIN, "return run_blocks(u, triangle, steps, first, last, scratch", "return run_blocks(u, triangle, steps, first / chain.block_rows * chain.block_rows, last / chain.block_rows * chain.block_rows, scratch"),
-    (ITEMS, "call.begins_sum = call.first_row == 0 && call.item % items_of_y == 0;", "call.begins_sum = call.first_row == 0;"),
+    (ITEMS, "call.begins_sum = rows.first_row == 0 && rows.item % items_of_y == 0;", "call.begins_sum = rows.first_row == 0;"),
     (ROW_PRODUCT, "sums + k * p_.features", "sums"),
     (ROW_REGIONS, "if (c == content::late) return part::after;", ""),
     (ROWS_AGAIN, "const bool waits = is_late_[o] || (space_[o] >= 0 && !by_rows);", "const bool waits = is_late_[o];"),
