@@ -156,9 +156,9 @@ template <class Program>
 constexpr bool looks_for_parts = std::is_same_v<ep::detail::executor_of<Program, ep::comm::any_communicator>,
                                                 ep::detail::item_executor<ep::comm::any_communicator>>;
 
-template <class Program> std::vector<ep::detail::item_group> groups_of() {
+template <class Program> ep::detail::object_vector<ep::detail::item_group> groups_of() {
   const ep::program_tables tables = ep::tables_of<Program>();
-  std::vector<ep::detail::item_group> groups = ep::detail::item_finder(tables, ep::detail::causal_finder(tables)).run();
+  auto groups = ep::detail::item_finder(tables, ep::detail::causal_finder(tables)).run();
   CHECK((groups.empty() || looks_for_parts<Program>));
   return groups;
 }

@@ -33,8 +33,8 @@ template <class... Sizes> extents extents_of_sizes(Sizes... sizes) {
   return shape;
 }
 
-constexpr std::int64_t rows = 21;
-constexpr std::int64_t block = 8;
+constexpr std::int64_t row_count = 21;
+constexpr std::int64_t rows_at_once = 8;
 
 /// Scores [rows, keys], x [rows, features], and y [keys, features], or [features, keys] if it is turned.
 template <dtype S, dtype X, dtype Y> class row_products {
@@ -46,19 +46,19 @@ template <dtype S, dtype X, dtype Y> class row_products {
         y_shape_(turned ? extents_of_sizes(features, keys) : extents_of_sizes(keys, features)),
         y_key_(turned ? 1 : features),
         y_feature_(turned ? keys : 1) {
-    fill(scores_, rows * keys, 7);
-    fill(x_, rows * features, 11);
+    fill(scores_, row_count * keys, 7);
+    fill(x_, row_count * features, 11);
     fill(y_, keys * features, 13);
   }
 
   /// The largest difference from the sums in doubles, of their magnitudes; `parts`: as many threads share the sums.
   double makes() {
-    const row_product plan = plan_of(term_of("rf"), y_term_, term_of("rk"), extents_of_sizes(rows, features_), y_shape_,
-                                     extents_of_sizes(rows, keys_), 2);
-    std::vector<espalier::storage_t<S>> made(static_cast<std::size_t>(rows * keys_));
+    const row_product plan = plan_of(term_of("rf"), y_term_, term_of("rk"), extents_of_sizes(row_count, features_),
+                                     y_shape_, extents_of_sizes(row_count, keys_), 2);
+    std::vector<espalier::storage_t<S>> made(static_cast<std::size_t>(row_count * keys_));
     run(plan, x_.data(), y_.data(), made.data(), 1);
     double worst = 0;
-    for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t r = 0; r < row_count; ++r) {
       for (std::int64_t k = 0; k < keys_; ++k) {
         sum_of products;
         for (std::int64_t f = 0; f < features_; ++f) products.add(x(r, f), y(k, f));
@@ -68,12 +68,12 @@ template <dtype S, dtype X, dtype Y> class row_products {
     return worst;
   }
   double keeps() {
-    const row_product plan = plan_of(term_of("rk"), y_term_, term_of("rf"), extents_of_sizes(rows, keys_), y_shape_,
-                                     extents_of_sizes(rows, features_), 0);
-    std::vector<espalier::storage_t<X>> made(static_cast<std::size_t>(rows * features_));
+    const row_product plan = plan_of(term_of("rk"), y_term_, term_of("rf"), extents_of_sizes(row_count, keys_),
+                                     y_shape_, extents_of_sizes(row_count, features_), 0);
+    std::vector<espalier::storage_t<X>> made(static_cast<std::size_t>(row_count * features_));
     run(plan, scores_.data(), y_.data(), made.data(), 1);
     double worst = 0;
-    for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t r = 0; r < row_count; ++r) {
       for (std::int64_t f = 0; f < features_; ++f) {
         sum_of products;
         for (std::int64_t k = 0; k < keys_; ++k) products.add(scores(r, k), y(k, f));
@@ -83,8 +83,8 @@ template <dtype S, dtype X, dtype Y> class row_products {
     return worst;
   }
   double sums(int parts) {
-    const row_product plan = plan_of(term_of("rk"), term_of("rf"), y_term_, extents_of_sizes(rows, keys_),
-                                     extents_of_sizes(rows, features_), y_shape_, 0);
+    const row_product plan = plan_of(term_of("rk"), term_of("rf"), y_term_, extents_of_sizes(row_count, keys_),
+                                     extents_of_sizes(row_count, features_), y_shape_, 0);
     std::vector<espalier::storage_t<Y>> made(static_cast<std::size_t>(keys_ * features_));
     for (auto& one : made) one = espalier::detail::element_cast<espalier::storage_t<Y>>(99.0F);  // which does not count
     run(plan, scores_.data(), x_.data(), made.data(), parts);
@@ -92,7 +92,7 @@ template <dtype S, dtype X, dtype Y> class row_products {
     for (std::int64_t k = 0; k < keys_; ++k) {
       for (std::int64_t f = 0; f < features_; ++f) {
         sum_of products;
-        for (std::int64_t r = 0; r < rows; ++r) products.add(scores(r, k), x(r, f));
+        for (std::int64_t r = 0; r < row_count; ++r) products.add(scores(r, k), x(r, f));
         worst = std::max(worst, products.difference(made[static_cast<std::size_t>(k * y_key_ + f * y_feature_)]));
       }
     }
@@ -124,20 +124,20 @@ template <dtype S, dtype X, dtype Y> class row_products {
   static void run(const row_product& plan, const void* left, const void* right, void* result, int parts) {
     REQUIRE(plan.role != espalier::row_role::none);
     using functions = espalier::detail::row_product_functions<S, X, Y>;
-    const auto bytes = static_cast<std::size_t>(functions::scratch_bytes(plan, block));
+    const auto bytes = static_cast<std::size_t>(functions::scratch_bytes(plan, rows_at_once));
     std::vector<std::vector<double>> rooms(static_cast<std::size_t>(parts), std::vector<double>(bytes / 8 + 16));
-    for (std::int64_t first = 0; first < rows; first += block) {
+    for (std::int64_t first = 0; first < row_count; first += rows_at_once) {
       for (int part = 0; part < parts; ++part) {
         kernels::row_call call;
         call.operand[0] = left;
         call.operand[1] = right;
         call.result = result;
         call.first_row = first;
-        call.rows = std::min(block, rows - first);
+        call.rows = std::min(rows_at_once, row_count - first);
         call.keys = plan.keys;
         call.begins_item = first == 0;
         call.begins_sum = first == 0;
-        call.ends_sum = first + call.rows == rows;
+        call.ends_sum = first + call.rows == row_count;
         const auto start = reinterpret_cast<std::uintptr_t>(rooms[static_cast<std::size_t>(part)].data());
         call.scratch = rooms[static_cast<std::size_t>(part)].data() + (64 - start % 64) % 64 / 8;
         call.part = part;
