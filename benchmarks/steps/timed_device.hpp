@@ -8,7 +8,6 @@
 #include <espalier/tensor/run/execute/item_executor.hpp>
 #include <espalier/tensor/run/execute/program_device.hpp>
 
-#include <memory>
 #include <string_view>
 
 namespace espalier::benchmarks {
@@ -40,9 +39,9 @@ template <class Executor> class timed_device final : public detail::program_devi
     }
   }
 
-  [[nodiscard]] static std::unique_ptr<detail::program_device> make(const program_tables& tables, int device,
-                                                                    comm::any_communicator& communicator) {
-    return std::make_unique<timed_device>(tables, device, communicator);
+  [[nodiscard]] static detail::owned<detail::program_device> make(const program_tables& tables, int device,
+                                                                  comm::any_communicator& communicator) {
+    return detail::owned<detail::program_device>(new timed_device(tables, device, communicator));
   }
 
  private:
