@@ -52,16 +52,15 @@ template <class Ours, class T> bool same(const Ours& ours, const std::vector<T>&
   return theirs.empty() || (ours.front() == theirs.front() && ours.back() == theirs.back());
 }
 
-}  // namespace
+/// Random steps that all vectors have, and std::vector's beside them.
+template <class Vector> struct walk;
+template <template <class> class Vector, class T> struct walk<Vector<T>> {
+  explicit walk(unsigned seed) : random(seed) {}
 
-TEST_CASE("plain_vector does as std::vector, in any order") {
-  std::mt19937 random(5);
-  const auto below = [&](std::size_t most) { return static_cast<std::size_t>(random() % most); };
-  plain_vector<marked> ours;
-  std::vector<marked> theirs;
-  for (int step = 0; step < 20000; ++step) {
-    const marked some{static_cast<int>(random()), static_cast<std::int64_t>(random())};
-    switch (below(11)) {
+  std::size_t below(std::size_t most) { return static_cast<std::size_t>(random() % most); }
+  int number() { return static_cast<int>(random()); }
+  void step(const T& some) {
+    switch (below(8)) {
       case 0:
         ours.resize(theirs.size() / 2);
         theirs.resize(theirs.size() / 2);
@@ -70,56 +69,75 @@ TEST_CASE("plain_vector does as std::vector, in any order") {
         ours.resize(theirs.size() + 3);
         theirs.resize(theirs.size() + 3);
         break;
-      case 2: {
-        const std::size_t count = below(40);
-        ours.assign(count, some);
-        theirs.assign(count, some);
-        break;
-      }
-      case 3: {  // an element of its own, which moves meanwhile
+      case 2: {  // an element of its own, which moves meanwhile
         if (theirs.empty()) break;
         const std::size_t i = below(theirs.size());
         ours.push_back(ours[i]);
-        theirs.push_back(marked(theirs[i]));
+        theirs.push_back(T(theirs[i]));
         break;
       }
-      case 4: {
-        const plain_vector<marked> copy = ours;
+      case 3: {
+        const Vector<T> copy = ours;
         ours.clear();
         REQUIRE(ours.empty());
         REQUIRE(same(copy, theirs));
         ours = copy;
         break;
       }
-      case 5: {
-        plain_vector<marked> moved = std::move(ours);
+      case 4: {
+        Vector<T> moved = std::move(ours);
         REQUIRE(same(moved, theirs));
         ours = std::move(moved);
         break;
       }
-      case 6: ours.reserve(below(80)); break;
-      case 7: {
+      case 5: ours.reserve(below(80)); break;
+      default:
+        ours.push_back(some);
+        theirs.push_back(some);
+        break;
+    }
+  }
+
+  std::mt19937 random;
+  Vector<T> ours;
+  std::vector<T> theirs;
+};
+
+}  // namespace
+
+TEST_CASE("plain_vector does as std::vector, in any order") {
+  walk<plain_vector<marked>> both(5);
+  plain_vector<marked>& ours = both.ours;
+  std::vector<marked>& theirs = both.theirs;
+  const auto some = [&] { return marked{both.number(), both.number()}; };
+  for (int step = 0; step < 20000; ++step) {
+    switch (both.below(4)) {
+      case 0: {
+        const std::size_t count = both.below(40);
+        const marked one = some();
+        ours.assign(count, one);
+        theirs.assign(count, one);
+        break;
+      }
+      case 1: {
         if (theirs.empty()) break;
-        const std::size_t i = below(theirs.size());
-        const std::size_t count = below(40);
+        const std::size_t i = both.below(theirs.size());
+        const std::size_t count = both.below(40);
         const marked own = theirs[i];
         ours.assign(count, ours[i]);
         theirs.assign(count, own);
         break;
       }
-      case 8: {
+      case 2: {
         if (theirs.empty()) break;
-        const std::size_t i = below(theirs.size());
-        const std::size_t count = below(80);
+        const std::size_t i = both.below(theirs.size());
+        const std::size_t count = both.below(80);
         const marked own = theirs[i];
         ours.resize(count, ours[i]);
         theirs.resize(count, own);
         break;
       }
-      default:
-        ours.push_back(some);
-        theirs.push_back(some);
-        break;
+      default: both.step(some()); break;
     }
     REQUIRE(same(ours, theirs));
   }
@@ -167,52 +185,12 @@ TEST_CASE("function_ref calls what it refers to, with references and results") {
 }
 
 TEST_CASE("object_vector does as std::vector, in any order, and keeps nothing alive") {
-  std::mt19937 random(6);
-  const auto below = [&](std::size_t most) { return static_cast<std::size_t>(random() % most); };
   {
-    object_vector<living> ours;
-    std::vector<living> theirs;
+    walk<object_vector<living>> both(6);
     for (int step = 0; step < 20000; ++step) {
-      switch (below(8)) {
-        case 0:
-          ours.resize(theirs.size() / 2);
-          theirs.resize(theirs.size() / 2);
-          break;
-        case 1:
-          ours.resize(theirs.size() + 3);
-          theirs.resize(theirs.size() + 3);
-          break;
-        case 2: {  // an element of its own, which moves meanwhile
-          if (theirs.empty()) break;
-          const std::size_t i = below(theirs.size());
-          ours.push_back(ours[i]);
-          theirs.push_back(living(theirs[i]));
-          break;
-        }
-        case 3: {
-          const object_vector<living> copy = ours;
-          ours.clear();
-          REQUIRE(ours.empty());
-          REQUIRE(same(copy, theirs));
-          ours = copy;
-          break;
-        }
-        case 4: {
-          object_vector<living> moved = std::move(ours);
-          REQUIRE(same(moved, theirs));
-          ours = std::move(moved);
-          break;
-        }
-        case 5: ours.reserve(below(80)); break;
-        default: {
-          const living some(static_cast<int>(random()));
-          ours.push_back(some);
-          theirs.push_back(some);
-          break;
-        }
-      }
-      REQUIRE(same(ours, theirs));
-      REQUIRE(living::alive == 2 * static_cast<int>(theirs.size()));
+      both.step(living(both.number()));
+      REQUIRE(same(both.ours, both.theirs));
+      REQUIRE(living::alive == 2 * static_cast<int>(both.theirs.size()));
     }
     CHECK(same(object_vector<living>(3), std::vector<living>(3)));
   }

@@ -57,30 +57,18 @@ template <dtype S, dtype X, dtype Y> class row_products {
                                      y_shape_, extents_of_sizes(row_count, keys_), 2);
     std::vector<espalier::storage_t<S>> made(static_cast<std::size_t>(row_count * keys_));
     run(plan, x_.data(), y_.data(), made.data(), 1);
-    double worst = 0;
-    for (std::int64_t r = 0; r < row_count; ++r) {
-      for (std::int64_t k = 0; k < keys_; ++k) {
-        sum_of products;
-        for (std::int64_t f = 0; f < features_; ++f) products.add(x(r, f), y(k, f));
-        worst = std::max(worst, products.difference(made[static_cast<std::size_t>(r * keys_ + k)]));
-      }
-    }
-    return worst;
+    return worst_of(row_count, keys_, features_, [&](std::int64_t r, std::int64_t k, std::int64_t f) {
+      return term{x(r, f), y(k, f), static_cast<double>(made[static_cast<std::size_t>(r * keys_ + k)])};
+    });
   }
   double keeps() {
     const row_product plan = plan_of(term_of("rk"), y_term_, term_of("rf"), extents_of_sizes(row_count, keys_),
                                      y_shape_, extents_of_sizes(row_count, features_), 0);
     std::vector<espalier::storage_t<X>> made(static_cast<std::size_t>(row_count * features_));
     run(plan, scores_.data(), y_.data(), made.data(), 1);
-    double worst = 0;
-    for (std::int64_t r = 0; r < row_count; ++r) {
-      for (std::int64_t f = 0; f < features_; ++f) {
-        sum_of products;
-        for (std::int64_t k = 0; k < keys_; ++k) products.add(scores(r, k), y(k, f));
-        worst = std::max(worst, products.difference(made[static_cast<std::size_t>(r * features_ + f)]));
-      }
-    }
-    return worst;
+    return worst_of(row_count, features_, keys_, [&](std::int64_t r, std::int64_t f, std::int64_t k) {
+      return term{scores(r, k), y(k, f), static_cast<double>(made[static_cast<std::size_t>(r * features_ + f)])};
+    });
   }
   double sums(int parts) {
     const row_product plan = plan_of(term_of("rk"), term_of("rf"), y_term_, extents_of_sizes(row_count, keys_),
@@ -88,29 +76,37 @@ template <dtype S, dtype X, dtype Y> class row_products {
     std::vector<espalier::storage_t<Y>> made(static_cast<std::size_t>(keys_ * features_));
     for (auto& one : made) one = espalier::detail::element_cast<espalier::storage_t<Y>>(99.0F);  // which does not count
     run(plan, scores_.data(), x_.data(), made.data(), parts);
+    return worst_of(keys_, features_, row_count, [&](std::int64_t k, std::int64_t f, std::int64_t r) {
+      const std::int64_t at = k * y_key_ + f * y_feature_;
+      return term{scores(r, k), x(r, f), static_cast<double>(made[static_cast<std::size_t>(at)])};
+    });
+  }
+
+ private:
+  /// The factors of a term, and what was made of all terms of an element.
+  struct term {
+    double left;
+    double right;
+    double made;
+  };
+  template <class Term>
+  static double worst_of(std::int64_t lines, std::int64_t columns, std::int64_t terms, const Term& term_at) {
     double worst = 0;
-    for (std::int64_t k = 0; k < keys_; ++k) {
-      for (std::int64_t f = 0; f < features_; ++f) {
-        sum_of products;
-        for (std::int64_t r = 0; r < row_count; ++r) products.add(scores(r, k), x(r, f));
-        worst = std::max(worst, products.difference(made[static_cast<std::size_t>(k * y_key_ + f * y_feature_)]));
+    for (std::int64_t i = 0; i < lines; ++i) {
+      for (std::int64_t j = 0; j < columns; ++j) {
+        double sum = 0;
+        double size = 0;
+        for (std::int64_t n = 0; n < terms; ++n) {
+          const term one = term_at(i, j, n);
+          sum += one.left * one.right;
+          size += std::fabs(one.left * one.right);
+        }
+        const double difference = std::fabs(term_at(i, j, 0).made - sum) / (1 + size);
+        worst = difference <= worst ? worst : difference;  // a NaN stays
       }
     }
     return worst;
   }
-
- private:
-  struct sum_of {
-    double sum = 0;
-    double size = 0;
-    void add(double a, double b) {
-      sum += a * b;
-      size += std::fabs(a * b);
-    }
-    template <class T> [[nodiscard]] double difference(T made) const {
-      return std::fabs(static_cast<double>(made) - sum) / (1 + size);
-    }
-  };
 
   template <class T> static void fill(std::vector<T>& values, std::int64_t count, std::int64_t seed) {
     for (std::int64_t i = 0; i < count; ++i)

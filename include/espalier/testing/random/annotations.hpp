@@ -81,7 +81,6 @@ class random_annotations : protected random_values {
   /// A sum over a split dimension beside another split value, summed up in turn, beside the sum of a third one: devices
   /// may keep what is partial until the last of them.
   constexpr int sums_that_meet() {
-    if (options_.by_hand != 0) return -1;
     const int from = any_that([&](int id) { return rank_of(id) > 1 && is_number(id) && b_[id].region == b_.region; });
     if (from < 0) return -1;
     const int dim = random_.integer(0, rank_of(from) - 1);
@@ -103,8 +102,6 @@ class random_annotations : protected random_values {
 
   /// A sum over a split dimension that is asked to stay partial, through a linear op, and then whole.
   constexpr int partial_sum() {
-    if (options_.by_hand != 0) return -1;
-    if (random_.chance(0.4)) return sums_that_meet();
     const int from = any_that([&](int id) { return rank_of(id) > 0 && is_number(id) && b_[id].region == b_.region; });
     if (from < 0) return -1;
     const int axis = any_axis();
@@ -143,6 +140,11 @@ class random_annotations : protected random_values {
     if (rest.rank > 0 && random_.chance(0.5))
       reduced.dim[random_.integer(0, rest.rank - 1)] = axis_list(in_any_order(axis));
     return tame(annotated(ops::reshard, sum, b_.annotate(rest, reduced)));
+  }
+  /// A sum, or several, of which devices have terms for a while.
+  constexpr int sum_over_devices() {
+    if (options_.by_hand != 0) return -1;
+    return random_.chance(0.4) ? sums_that_meet() : partial_sum();
   }
 };
 

@@ -32,7 +32,7 @@ class random_bodies : protected random_own_gradients {
         add_loop(depth);
         continue;
       }
-      int id = options_.mesh.rank > 0 && random_.chance(options_.partial) ? partial_sum() : -1;
+      int id = options_.mesh.rank > 0 && random_.chance(options_.partial) ? sum_over_devices() : -1;
       if (id < 0 && communicates()) id = communicated();
       if (id < 0) id = smooth() ? add_smooth_op() : add_whole_op();
       if (id < 0) continue;

@@ -60,7 +60,7 @@ struct program_options {
   /// That there are arguments nobody uses.
   double unused = 0.3;
   /// If `mesh` is one: that a value is annotated with a random sharding on it; that it is annotated once more; that
-  /// a sum is asked to stay partial.
+  /// a sum is asked to stay partial, or several have terms on all devices for a while.
   mesh_shape mesh{};
   double annotated = 0.2;
   double conflicts = 0.1;

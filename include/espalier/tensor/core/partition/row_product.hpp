@@ -142,6 +142,7 @@ inline constexpr std::int64_t least_scores = std::int64_t{1} << 18;
 /// The scores of a lone head have at least so many elements for each that they come from: a layer of weights that makes
 /// its rows up to four times as wide, as in transformers, has less, of any number of rows.
 inline constexpr std::int64_t least_share_of_lone_head = 4;
+/// With fewer, little memory is saved.
 inline constexpr std::int64_t least_share_of_scores = 2;
 
 /// A product from which scores may come that are worked on a few rows at a time: they take more memory than what they

@@ -179,7 +179,7 @@ template <class Forward, class Stateless, template <class, class...> class Op> s
         return value;
       } else {
         using own = Op<value_type, Arguments...>;
-        if (own::computes_again) mark_lone_heads(b, begin, b.size(), true);
+        if constexpr (own::computes_again) mark_lone_heads(b, begin, b.size(), true);
         return with_gradient(own::value, value, where, arguments...);
       }
     }
